@@ -1,0 +1,4 @@
+#pragma once
+
+// Everything a lipgrad program needs.
+#include <lipgrad/core/error.h>
