@@ -22,9 +22,10 @@ template <class... Args>
 }  // namespace lipgrad
 
 // Throws unless `condition` holds; the arguments after it are those of fail().
-#define LIPGRAD_CHECK(condition, ...)                          \
-  do {                                                         \
-    if (!(condition)) [[unlikely]] ::lipgrad::fail(__VA_ARGS__); \
+#define LIPGRAD_CHECK(condition, ...) \
+  do {                                \
+    if (!(condition)) [[unlikely]]    \
+      ::lipgrad::fail(__VA_ARGS__);   \
   } while (false)
 
 template <>

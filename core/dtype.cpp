@@ -24,8 +24,6 @@ void throw_not_floating(const char* op, DType dtype) {
   fail("{}: expects f32 or f64, got {}", op, dtype);
 }
 
-std::string Device::str() const {
-  return is_cpu() ? "cpu" : "cuda:" + std::to_string(index);
-}
+std::string Device::str() const { return is_cpu() ? "cpu" : "cuda:" + std::to_string(index); }
 
 }  // namespace lipgrad

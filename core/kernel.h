@@ -9,25 +9,30 @@
 //       // y(rows, cols) = softmax of each row of x.
 //       template <class T> void softmax(std::int64_t rows, std::int64_t cols, const T* x, T* y);)
 //
-// <family>_cpu.cpp defines lipgrad::cpu::softmax, cuda/<family>.cu lipgrad::cuda::softmax, both with
-// explicit instantiations for float and double.
+// <family>_cpu.cpp defines lipgrad::cpu::softmax, cuda/<family>.cu lipgrad::cuda::softmax, both
+// with explicit instantiations for float and double.
 
 #include <cstdint>
 
 #include <lipgrad/config.h>
 
-#define LIPGRAD_KERNELS(...)               \
-  namespace lipgrad::cpu { __VA_ARGS__ }   \
-  namespace lipgrad::cuda { __VA_ARGS__ }
+#define LIPGRAD_KERNELS(...) \
+  namespace lipgrad::cpu {   \
+  __VA_ARGS__                \
+  }                          \
+  namespace lipgrad::cuda {  \
+  __VA_ARGS__                \
+  }
 
-// Calls the kernel of the device: LIPGRAD_LAUNCH(x.device(), softmax, rows, cols, x.data<T>(), ...).
-#define LIPGRAD_LAUNCH(device, kernel, ...)      \
-  do {                                           \
-    if constexpr (::lipgrad::kWithCuda) {        \
-      if ((device).is_cuda()) {                  \
-        ::lipgrad::cuda::kernel(__VA_ARGS__);    \
-        break;                                   \
-      }                                          \
-    }                                            \
-    ::lipgrad::cpu::kernel(__VA_ARGS__);         \
+// Calls the kernel of the device: LIPGRAD_LAUNCH(x.device(), softmax, rows, cols, x.data<T>(),
+// ...).
+#define LIPGRAD_LAUNCH(device, kernel, ...)   \
+  do {                                        \
+    if constexpr (::lipgrad::kWithCuda) {     \
+      if ((device).is_cuda()) {               \
+        ::lipgrad::cuda::kernel(__VA_ARGS__); \
+        break;                                \
+      }                                       \
+    }                                         \
+    ::lipgrad::cpu::kernel(__VA_ARGS__);      \
   } while (false)

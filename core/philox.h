@@ -19,7 +19,8 @@ struct PhiloxBlock {
 // Philox 4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2,
 // 3, SC 2011): four words that depend on (seed, draw, index) alone.
 LIPGRAD_HD inline PhiloxBlock philox(std::uint64_t seed, std::uint64_t draw, std::uint64_t index) {
-  std::uint32_t c0 = static_cast<std::uint32_t>(index), c1 = static_cast<std::uint32_t>(index >> 32);
+  std::uint32_t c0 = static_cast<std::uint32_t>(index),
+                c1 = static_cast<std::uint32_t>(index >> 32);
   std::uint32_t c2 = static_cast<std::uint32_t>(draw), c3 = static_cast<std::uint32_t>(draw >> 32);
   std::uint32_t k0 = static_cast<std::uint32_t>(seed), k1 = static_cast<std::uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -37,11 +38,14 @@ LIPGRAD_HD inline PhiloxBlock philox(std::uint64_t seed, std::uint64_t draw, std
 }
 
 // The word of one element: element e reads word e % 4 of block e / 4.
-LIPGRAD_HD inline std::uint32_t philox_word(std::uint64_t seed, std::uint64_t draw, std::uint64_t element) {
+LIPGRAD_HD inline std::uint32_t philox_word(std::uint64_t seed, std::uint64_t draw,
+                                            std::uint64_t element) {
   return philox(seed, draw, element / 4).word[element % 4];
 }
 
 // A number in [0, 1) from 24 of the 32 bits; exact in float.
-LIPGRAD_HD inline float unit_float(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+LIPGRAD_HD inline float unit_float(std::uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1p-24f;
+}
 
 }  // namespace lipgrad

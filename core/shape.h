@@ -26,7 +26,9 @@ class Shape {
   const std::int64_t* end() const { return sizes_ + rank_; }
 
   // Size of a dimension that may be counted from the back (-1 is the last); Error names `op`.
-  std::int64_t size(int dim, const char* op = "size") const { return sizes_[normalize_dim(dim, op)]; }
+  std::int64_t size(int dim, const char* op = "size") const {
+    return sizes_[normalize_dim(dim, op)];
+  }
   // Turns a dimension in [-rank, rank) into one in [0, rank); Error names `op`.
   int normalize_dim(int dim, const char* op) const;
   // Products of the sizes before `dim` and from `dim` on.

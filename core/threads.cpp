@@ -32,8 +32,8 @@ int default_threads() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// One piece of parallel work at a time. Workers sleep on `epoch_`; a job is published by writing its
-// fields and raising the epoch. Blocks are handed out by a counter.
+// One piece of parallel work at a time. Workers sleep on `epoch_`; a job is published by writing
+// its fields and raising the epoch. Blocks are handed out by a counter.
 class Pool {
  public:
   explicit Pool(int threads) {
@@ -149,8 +149,8 @@ Pool& pool() {
 int num_threads() { return threads_wanted(); }
 
 void set_num_threads(int count) {
-  LIPGRAD_CHECK(count >= 1 && count <= max_threads,
-                "set_num_threads: expected 1 to {}, got {}", max_threads, count);
+  LIPGRAD_CHECK(count >= 1 && count <= max_threads, "set_num_threads: expected 1 to {}, got {}",
+                max_threads, count);
   wanted_threads.store(count, std::memory_order_relaxed);
 }
 

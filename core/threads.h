@@ -7,8 +7,8 @@
 namespace lipgrad {
 
 // Number of threads that parallel_for uses, the calling one included. At first: the processors this
-// process may run on, or the value of the environment variable LIPGRAD_THREADS. Results never depend
-// on it.
+// process may run on, or the value of the environment variable LIPGRAD_THREADS. Results never
+// depend on it.
 int num_threads();
 // Error unless 1 <= count <= 1024. Not to be called while a parallel_for runs on another thread.
 void set_num_threads(int count);
@@ -35,14 +35,13 @@ void parallel_for(std::int64_t n, std::int64_t grain, F&& f) {
     std::remove_reference_t<F>& f;
     std::int64_t n, grain;
   } context{f, n, grain};
-  detail::run_blocks(
-      (n + grain - 1) / grain,
-      [](void* p, std::int64_t block) {
-        auto& c = *static_cast<Context*>(p);
-        const std::int64_t begin = block * c.grain;
-        c.f(begin, c.n - begin < c.grain ? c.n : begin + c.grain);
-      },
-      &context);
+  detail::run_blocks((n + grain - 1) / grain,
+                     [](void* p, std::int64_t block) {
+                       auto& c = *static_cast<Context*>(p);
+                       const std::int64_t begin = block * c.grain;
+                       c.f(begin, c.n - begin < c.grain ? c.n : begin + c.grain);
+                     },
+                     &context);
 }
 
 }  // namespace lipgrad

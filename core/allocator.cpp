@@ -1,0 +1,213 @@
+#include <sys/mman.h>
+
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include <lipgrad/core/check.h>
+#include <lipgrad/core/memory.h>
+#include <lipgrad/core/storage.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define LIPGRAD_CACHE_BLOCKS 0  // so that a use after free is seen
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LIPGRAD_CACHE_BLOCKS 0
+#endif
+#endif
+#ifndef LIPGRAD_CACHE_BLOCKS
+#define LIPGRAD_CACHE_BLOCKS 1
+#endif
+
+namespace lipgrad {
+namespace {
+
+// A block is a header of 64 bytes, then the data. Blocks up to `small_limit` are kept in lists of
+// the thread that frees them, larger ones in lists that all threads share.
+constexpr std::int64_t header_bytes = 64;
+constexpr std::int64_t small_limit = 2048;
+constexpr std::int64_t small_classes = small_limit / 64;
+constexpr std::int64_t small_kept = 64 << 20;  // bytes of one class that a thread keeps
+constexpr std::int64_t huge_page = 2 << 20;
+static_assert(sizeof(Storage) <= header_bytes);
+
+std::atomic<std::int64_t> live{0}, peak{0}, cached{0}, allocations{0};
+
+// Rounds up to 64 bytes, and above 1 KiB to a sixteenth of the next lower power of two.
+std::int64_t block_size(std::int64_t bytes) {
+  const std::int64_t size = bytes + header_bytes;
+  const std::int64_t step = std::max<std::int64_t>(
+      64, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(size))) / 16);
+  return (size + step - 1) / step * step;
+}
+
+// Index of a block size among the classes: 16 for each power of two.
+int size_class(std::int64_t block) {
+  const int exponent = std::bit_width(static_cast<std::uint64_t>(block)) - 1;
+  return exponent * 16 + static_cast<int>((block >> (exponent - 4)) & 15);
+}
+
+void* take_from_system(std::int64_t block) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const bool huge = block >= 2 * huge_page;
+  const std::int64_t alignment = huge ? huge_page : 64;
+  void* memory = std::aligned_alloc(alignment, (block + alignment - 1) / alignment * alignment);
+  if (memory && huge) madvise(memory, block, MADV_HUGEPAGE);
+  return memory;
+}
+
+struct SharedCache {
+  std::mutex mutex;
+  std::vector<void*> lists[64 * 16];
+
+  void* take(std::int64_t block) {
+    const std::lock_guard lock(mutex);
+    auto& list = lists[size_class(block)];
+    if (list.empty()) return nullptr;
+    void* memory = list.back();
+    list.pop_back();
+    return memory;
+  }
+
+  bool give(void* memory, std::int64_t block) noexcept try {
+    const std::lock_guard lock(mutex);
+    lists[size_class(block)].push_back(memory);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+
+  void release() {
+    const std::lock_guard lock(mutex);
+    for (int i = 0; i < 64 * 16; ++i) {
+      for (void* memory : lists[i]) {
+        cached.fetch_sub((std::int64_t{16} + i % 16) << (i / 16 - 4), std::memory_order_relaxed);
+        std::free(memory);
+      }
+      lists[i].clear();
+    }
+  }
+};
+
+// Never destroyed: tensors of static duration may be freed after it would be.
+SharedCache& shared_cache() {
+  static SharedCache& cache = *new SharedCache;
+  return cache;
+}
+
+// Free blocks of one thread, as linked lists through the blocks themselves.
+struct SmallCache {
+  struct Free {
+    Free* next;
+  };
+  Free* lists[small_classes + 1] = {};
+  std::int64_t counts[small_classes + 1] = {};
+
+  void release() {
+    for (std::int64_t i = 0; i <= small_classes; ++i) {
+      while (Free* block = lists[i]) {
+        lists[i] = block->next;
+        cached.fetch_sub(i * 64, std::memory_order_relaxed);
+        std::free(block);
+      }
+      counts[i] = 0;
+    }
+  }
+  ~SmallCache();
+};
+
+thread_local bool small_cache_alive = true;
+thread_local SmallCache small_cache;
+
+SmallCache::~SmallCache() {
+  small_cache_alive = false;
+  release();
+}
+
+void* take_block(std::int64_t block) {
+  if constexpr (LIPGRAD_CACHE_BLOCKS) {
+    void* memory = nullptr;
+    if (block <= small_limit) {
+      if (small_cache_alive) {
+        auto*& head = small_cache.lists[block / 64];
+        if (head) {
+          memory = std::exchange(head, head->next);
+          --small_cache.counts[block / 64];
+        }
+      }
+    } else {
+      memory = shared_cache().take(block);
+    }
+    if (memory) {
+      cached.fetch_sub(block, std::memory_order_relaxed);
+      return memory;
+    }
+  }
+  if (void* memory = take_from_system(block)) return memory;
+  memory::release_cached();
+  return take_from_system(block);
+}
+
+void give_block(void* memory, std::int64_t block) noexcept {
+  if constexpr (LIPGRAD_CACHE_BLOCKS) {
+    if (block <= small_limit) {
+      if (small_cache_alive && small_cache.counts[block / 64] * block < small_kept) {
+        auto*& head = small_cache.lists[block / 64];
+        head = new (memory) SmallCache::Free{head};
+        ++small_cache.counts[block / 64];
+        cached.fetch_add(block, std::memory_order_relaxed);
+        return;
+      }
+    } else if (shared_cache().give(memory, block)) {
+      cached.fetch_add(block, std::memory_order_relaxed);
+      return;
+    }
+  }
+  std::free(memory);
+}
+
+}  // namespace
+
+Storage* allocate_storage(Device device, std::int64_t bytes) {
+  LIPGRAD_CHECK(device.is_cpu(),
+                "device: {} asked for, but this build of lipgrad has no CUDA backend", device);
+  const std::int64_t block = block_size(bytes);
+  void* memory = take_block(block);
+  if (!memory) {
+    const memory::Counters now = memory::counters();
+    fail("out of memory: {} bytes asked for; tensors hold {} bytes (at most {} so far)", bytes,
+         now.live, now.peak);
+  }
+  Storage* storage = new (memory) Storage;
+  storage->device = device;
+  storage->bytes = bytes;
+  storage->block = block;
+  storage->data = static_cast<char*>(memory) + header_bytes;
+  const std::int64_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  std::int64_t before = peak.load(std::memory_order_relaxed);
+  while (now > before && !peak.compare_exchange_weak(before, now, std::memory_order_relaxed)) {
+  }
+  return storage;
+}
+
+void free_storage(Storage* storage) noexcept {
+  live.fetch_sub(storage->bytes, std::memory_order_relaxed);
+  const std::int64_t block = storage->block;
+  storage->~Storage();
+  give_block(storage, block);
+}
+
+memory::Counters memory::counters(Device) {
+  return {live.load(), peak.load(), cached.load(), allocations.load()};
+}
+
+void memory::reset_peak(Device) { peak.store(live.load()); }
+
+void memory::release_cached(Device) {
+  shared_cache().release();
+  if (small_cache_alive) small_cache.release();
+}
+
+}  // namespace lipgrad

@@ -1,0 +1,66 @@
+#include <cmath>
+#include <cstring>
+
+#include <lipgrad/core/check.h>
+#include <lipgrad/core/kernels/accumulate.h>
+#include <lipgrad/core/runtime.h>
+#include <lipgrad/core/threads.h>
+
+namespace lipgrad {
+namespace {
+
+constexpr std::int64_t grain = 1 << 16;  // elements a block of memory-bound work
+
+class CpuRuntime final : public Runtime {
+ public:
+  void fill(Tensor& x, double value) override {
+    visit_dtype(x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* data = x.mutable_data<T>();
+      const T element = static_cast<T>(value);
+      parallel_for(x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+        std::fill(data + begin, data + end, element);
+      });
+    });
+  }
+
+  void copy(Tensor& to, const Tensor& from) override {
+    char* target = static_cast<char*>(to.mutable_raw_data());
+    const char* source = static_cast<const char*>(from.raw_data());
+    parallel_for(to.nbytes(), grain * 4, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(target + begin, source + begin, end - begin);
+    });
+  }
+
+  void accumulate(Tensor& to, const Tensor& from) override {
+    LIPGRAD_CHECK(to.dtype() == from.dtype() && broadcasts_to(to.shape(), from.shape()),
+                  "accumulate: cannot add {} to {}", from.str(), to.str());
+    visit_float("accumulate", to.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      cpu::accumulate(to.mutable_data<T>(), to.shape(), from.data<T>(), from.shape());
+    });
+  }
+
+  bool has_nonfinite(const Tensor& x) override {
+    return visit_float("has_nonfinite", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* data = x.data<T>();
+      T sum = 0;  // 0 * x is NaN just for NaN and infinities
+      for (std::int64_t i = 0; i < x.numel(); ++i) sum += data[i] * T{0};
+      return !(sum == 0);
+    });
+  }
+
+  void synchronize() override {}
+};
+
+}  // namespace
+
+Runtime& runtime(Device device) {
+  static CpuRuntime cpu;
+  LIPGRAD_CHECK(device.is_cpu(),
+                "device: {} asked for, but this build of lipgrad has no CUDA backend", device);
+  return cpu;
+}
+
+}  // namespace lipgrad
