@@ -1,0 +1,29 @@
+#include "catalogue/catalogue.h"
+
+#include "catalogue/families.h"
+
+namespace lipgrad::catalogue {
+
+void Catalogue::add(std::string op, std::string kind,
+                    std::function<std::vector<Tensor>(Generator&)> inputs,
+                    std::function<Tensor(Inputs)> fn, GradcheckOptions options) {
+  Case c;
+  c.op = std::move(op);
+  c.kind = std::move(kind);
+  c.options = options;
+  c.make = [inputs = std::move(inputs), fn = std::move(fn)](Generator& rng) {
+    return Instance{inputs(rng), [fn](Inputs in) { return std::vector<Tensor>{fn(in)}; }, nullptr};
+  };
+  add(std::move(c));
+}
+
+const Catalogue& all() {
+  static const Catalogue catalogue = [] {
+    Catalogue c;
+    add_recompute(c);
+    return c;
+  }();
+  return catalogue;
+}
+
+}  // namespace lipgrad::catalogue

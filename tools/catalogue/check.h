@@ -1,0 +1,24 @@
+#pragma once
+
+#include "catalogue/catalogue.h"
+
+namespace lipgrad::catalogue {
+
+struct Outcome {
+  std::vector<std::string> failures;  // empty: all is well
+  std::vector<double> errors;         // of the gradients, one a tensor checked
+  std::int64_t kinks = 0;
+
+  double worst() const;
+};
+
+// Checks one case:
+//  - gradients of all inputs and parameters against finite differences (gradcheck);
+//  - of each input alone, and of one tensor given for two inputs of equal shape: the same gradients
+//  as
+//    in the full pass (kind "normal");
+//  - values and gradients in f32 against f64;
+//  - values and gradients on 1 and 2 threads, and computed twice: equal bits.
+Outcome check(const Case& c);
+
+}  // namespace lipgrad::catalogue

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "catalogue/catalogue.h"
+
+// One function a family, defined in <family>.cpp and called by all().
+namespace lipgrad::catalogue {
+
+void add_recompute(Catalogue& c);
+
+}  // namespace lipgrad::catalogue
