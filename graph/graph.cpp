@@ -22,21 +22,16 @@ struct Graph::Data {
 
 namespace {
 
-// Edges on their way into a graph. `place` is where an edge was in the list, -1 for an added one.
-struct EdgeList {
-  std::vector<std::int32_t> source, destination;
-  std::vector<std::int64_t> place;
+// An edge on its way into a graph. Sorting by (key, place) keeps equal edges in the order of the
+// list.
+struct Edge {
+  std::uint64_t key;   // destination, then source
+  std::int64_t place;  // in the list; -1 for an added self-loop
 
-  explicit EdgeList(std::size_t capacity) {
-    source.reserve(capacity);
-    destination.reserve(capacity);
-    place.reserve(capacity);
-  }
-  std::size_t size() const { return place.size(); }
-  void add(std::int32_t from, std::int32_t to, std::int64_t at) {
-    source.push_back(from);
-    destination.push_back(to);
-    place.push_back(at);
+  std::int64_t destination() const { return static_cast<std::int64_t>(key >> 32); }
+  std::int32_t source() const { return static_cast<std::int32_t>(key & 0xffffffff); }
+  friend bool operator<(const Edge& a, const Edge& b) {
+    return a.key != b.key ? a.key < b.key : a.place < b.place;
   }
 };
 
@@ -55,85 +50,96 @@ void check_edges(std::int64_t num_nodes, std::span<const std::int32_t> source,
                   destination[i], num_nodes);
 }
 
-EdgeList apply_options(std::int64_t num_nodes, std::span<const std::int32_t> source,
-                       std::span<const std::int32_t> destination, const GraphOptions& options) {
+// Calls f(source, destination, place) for every edge that the options make of the list.
+template <class F>
+void for_each_edge(std::int64_t num_nodes, std::span<const std::int32_t> source,
+                   std::span<const std::int32_t> destination, const GraphOptions& options, F&& f) {
   const bool drop = options.self_loops == SelfLoops::remove || options.self_loops == SelfLoops::add;
   const bool add =
       options.self_loops == SelfLoops::add || options.self_loops == SelfLoops::add_missing;
-  EdgeList edges(source.size() * (options.symmetrize ? 2 : 1) +
-                 (add ? static_cast<std::size_t>(num_nodes) : 0));
   std::vector<bool> has_loop(add ? static_cast<std::size_t>(num_nodes) : 0);
   for (std::size_t i = 0; i < source.size(); ++i) {
     const std::int32_t from = source[i], to = destination[i];
+    const auto place = static_cast<std::int64_t>(i);
     if (from == to) {
       if (drop) continue;
       if (add) has_loop[static_cast<std::size_t>(from)] = true;
     }
-    edges.add(from, to, static_cast<std::int64_t>(i));
-    if (options.symmetrize && from != to) edges.add(to, from, static_cast<std::int64_t>(i));
+    f(from, to, place);
+    if (options.symmetrize && from != to) f(to, from, place);
   }
   if (add)
     for (std::int32_t node = 0; node < num_nodes; ++node)
-      if (!has_loop[static_cast<std::size_t>(node)]) edges.add(node, node, -1);
-  return edges;
+      if (!has_loop[static_cast<std::size_t>(node)]) f(node, node, std::int64_t{-1});
 }
 
-// Where each of the keys 0 ... num_keys - 1 begins in the sorted list; the end is last.
-std::vector<std::int64_t> key_offsets(std::int64_t num_keys, std::span<const std::int32_t> keys) {
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(num_keys) + 1);
-  for (std::int32_t key : keys) ++offsets[static_cast<std::size_t>(key) + 1];
-  for (std::size_t key = 1; key < offsets.size(); ++key) offsets[key] += offsets[key - 1];
-  return offsets;
-}
-
-// Whether the edges are sorted by (destination, source) as they come.
-bool is_sorted(const EdgeList& edges) {
-  for (std::size_t i = 1; i < edges.size(); ++i)
-    if (std::pair(edges.destination[i], edges.source[i]) <
-        std::pair(edges.destination[i - 1], edges.source[i - 1]))
-      return false;
-  return true;
-}
-
-// Sorts by (destination, source), equal edges in the order given: two counting sorts, the second of
-// which goes through the edges in the order of their sources.
-EdgeList sorted(std::int64_t num_nodes, const EdgeList& edges) {
-  std::vector<std::int64_t> by_source(edges.size());
-  std::vector<std::int64_t> next = key_offsets(num_nodes, edges.source);
-  for (std::size_t i = 0; i < edges.size(); ++i)
-    by_source[static_cast<std::size_t>(next[static_cast<std::size_t>(edges.source[i])]++)] =
-        static_cast<std::int64_t>(i);
-  next = key_offsets(num_nodes, edges.destination);
-  EdgeList result(0);
-  result.source.resize(edges.size());
-  result.destination.resize(edges.size());
-  result.place.resize(edges.size());
-  for (std::int64_t index : by_source) {
-    const auto i = static_cast<std::size_t>(index);
-    const auto to =
-        static_cast<std::size_t>(next[static_cast<std::size_t>(edges.destination[i])]++);
-    result.source[to] = edges.source[i];
-    result.destination[to] = edges.destination[i];
-    result.place[to] = edges.place[i];
+// The edges sorted, in buckets of destinations that fit into a core's cache: one sequential pass
+// over the list fills them, and each is then sorted on its own.
+class EdgeBuckets {
+ public:
+  EdgeBuckets(std::int64_t num_nodes, std::span<const std::int32_t> source,
+              std::span<const std::int32_t> destination, const GraphOptions& options)
+      : num_nodes_(num_nodes) {
+    constexpr std::int64_t wanted_size = 1 << 15, most = 4096;
+    const auto listed = static_cast<std::int64_t>(source.size());
+    const std::int64_t wanted = std::clamp(listed / wanted_size, std::int64_t{1}, most);
+    while ((num_nodes >> shift_) >= wanted) ++shift_;
+    begin_.assign(static_cast<std::size_t>(num_nodes >> shift_) + 2, 0);
+    for_each_edge(
+        num_nodes, source, destination, options,
+        [&](std::int32_t, std::int32_t to, std::int64_t) { ++begin_[(to >> shift_) + 1]; });
+    for (std::size_t b = 1; b < begin_.size(); ++b) begin_[b] += begin_[b - 1];
+    edges_.resize(static_cast<std::size_t>(begin_.back()));
+    std::vector<std::int64_t> next = begin_;
+    for_each_edge(num_nodes, source, destination, options,
+                  [&](std::int32_t from, std::int32_t to, std::int64_t place) {
+                    const std::uint64_t key =
+                        static_cast<std::uint64_t>(to) << 32 | static_cast<std::uint32_t>(from);
+                    edges_[next[to >> shift_]++] = {key, place};
+                  });
+    end_.assign(begin_.begin() + 1, begin_.end());
+    parallel_for(size(), 1, [&](std::int64_t b, std::int64_t) {
+      const auto first = edges_.begin() + begin_[b];
+      auto last = edges_.begin() + end_[b];
+      if (!std::is_sorted(first, last)) std::sort(first, last);
+      if (options.remove_duplicates)
+        last =
+            std::unique(first, last, [](const Edge& x, const Edge& y) { return x.key == y.key; });
+      end_[b] = last - edges_.begin();
+    });
   }
-  return result;
-}
 
-void remove_duplicates(EdgeList& edges) {
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < edges.size(); ++i) {
-    if (kept > 0 && edges.source[i] == edges.source[kept - 1] &&
-        edges.destination[i] == edges.destination[kept - 1])
-      continue;
-    edges.source[kept] = edges.source[i];
-    edges.destination[kept] = edges.destination[i];
-    edges.place[kept] = edges.place[i];
-    ++kept;
+  // Writes offsets (N + 1), sources and places (E each, allocated here).
+  void write(Tensor& offsets, Tensor& sources, Tensor& places) const {
+    std::vector<std::int64_t> out(static_cast<std::size_t>(size()) + 1);
+    for (std::int64_t b = 0; b < size(); ++b) out[b + 1] = out[b] + end_[b] - begin_[b];
+    offsets = empty({num_nodes_ + 1}, i64);
+    sources = empty({out.back()}, i32);
+    places = empty({out.back()}, i64);
+    std::int64_t* offset = offsets.mutable_data<std::int64_t>();
+    std::int32_t* source = sources.mutable_data<std::int32_t>();
+    std::int64_t* place = places.mutable_data<std::int64_t>();
+    parallel_for(size(), 1, [&](std::int64_t b, std::int64_t) {
+      std::int64_t at = out[b], row = b << shift_;
+      const std::int64_t rows_end = std::min((b + 1) << shift_, num_nodes_);
+      for (std::int64_t k = begin_[b]; k < end_[b]; ++k, ++at) {
+        while (row <= edges_[k].destination()) offset[row++] = at;
+        source[at] = edges_[k].source();
+        place[at] = edges_[k].place;
+      }
+      while (row < rows_end) offset[row++] = at;
+    });
+    offset[num_nodes_] = out.back();
   }
-  edges.source.resize(kept);
-  edges.destination.resize(kept);
-  edges.place.resize(kept);
-}
+
+ private:
+  std::int64_t size() const { return static_cast<std::int64_t>(end_.size()); }
+
+  std::int64_t num_nodes_;
+  int shift_ = 0;  // destination >> shift_ is the number of the bucket
+  std::vector<Edge> edges_;
+  std::vector<std::int64_t> begin_, end_;
+};
 
 // i32 or i64 elements as node ids.
 std::vector<std::int32_t> node_ids(const char* what, const Tensor& ids, std::int64_t begin,
@@ -194,14 +200,10 @@ Graph::Graph(CsrPattern pattern, Tensor order, std::int64_t list_size, Tensor gr
 Graph Graph::build(std::int64_t num_nodes, std::span<const std::int32_t> source,
                    std::span<const std::int32_t> destination, const GraphOptions& options) {
   check_edges(num_nodes, source, destination);
-  EdgeList edges = apply_options(num_nodes, source, destination, options);
-  if (!is_sorted(edges)) edges = sorted(num_nodes, edges);
-  if (options.remove_duplicates) remove_duplicates(edges);
-  const auto size = static_cast<std::int64_t>(edges.size());
-  return Graph(CsrPattern(num_nodes, num_nodes,
-                          from_vector({num_nodes + 1}, key_offsets(num_nodes, edges.destination)),
-                          from_vector({size}, edges.source)),
-               from_vector({size}, edges.place), static_cast<std::int64_t>(source.size()),
+  Tensor offsets, sources, places;
+  EdgeBuckets(num_nodes, source, destination, options).write(offsets, sources, places);
+  return Graph(CsrPattern(num_nodes, num_nodes, std::move(offsets), std::move(sources)),
+               std::move(places), static_cast<std::int64_t>(source.size()),
                from_values<std::int64_t>({2}, {0, num_nodes}));
 }
 

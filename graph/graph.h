@@ -30,7 +30,7 @@ struct GraphOptions {
 // Immutable; a copy shares everything with its original. Repeated edges and nodes without edges are
 // legal. Edges are kept sorted by (destination, source), repeated ones in the order of the list, as
 // the rows of a sparse matrix: the edges into node i are the entries of row i, and "edge k" below
-// means the k-th in this order. Building takes time proportional to N + E.
+// means the k-th in this order.
 class Graph {
  public:
   // No nodes, no edges.

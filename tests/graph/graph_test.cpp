@@ -130,6 +130,23 @@ TEST_CASE("graph: every combination of options agrees with its definition") {
         }
 }
 
+TEST_CASE("graph: a large one, built in many buckets") {
+  for (std::int64_t nodes : {1, 100, 70000}) {
+    RandomEdges list = random_edges(5, nodes, 300000);
+    for (std::size_t i = 0; i < 100000; ++i) list.destination[i] %= 10;  // crowded rows
+    const GraphOptions options{true, true, SelfLoops::add};
+    const Graph graph(nodes, list.source, list.destination, options);
+    const auto expected = expected_edges(list, options);
+    REQUIRE(graph.num_edges() == static_cast<std::int64_t>(expected.size()));
+    const Ids source = ids(graph.sources()), destination = ids(graph.destinations());
+    const Places order = longs(graph.edge_order());
+    int wrong = 0;
+    for (std::size_t k = 0; k < expected.size(); ++k)
+      wrong += expected[k] != std::tuple(destination[k], source[k], order[k]);
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("graph: with_self_loops is what SelfLoops::add builds, once") {
   for (int edges : {0, 30, 200}) {
     const RandomEdges list = random_edges(3, 25, edges);
