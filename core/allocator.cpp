@@ -29,7 +29,6 @@ namespace {
 constexpr std::int64_t header_bytes = 64;
 constexpr std::int64_t small_limit = 2048;
 constexpr std::int64_t small_classes = small_limit / 64;
-constexpr std::int64_t small_kept = 64 << 20;  // bytes of one class that a thread keeps
 constexpr std::int64_t huge_page = 2 << 20;
 static_assert(sizeof(Storage) <= header_bytes);
 
@@ -97,50 +96,97 @@ SharedCache& shared_cache() {
   return cache;
 }
 
-// Free blocks of one thread, as linked lists through the blocks themselves.
-struct SmallCache {
+// Small blocks are cut from slabs and never go back to the operating system. Free ones form linked
+// lists through the blocks themselves, one a class: each thread has its own and hands full lists
+// over to the others.
+struct SmallBlocks {
   struct Free {
     Free* next;
   };
-  Free* lists[small_classes + 1] = {};
-  std::int64_t counts[small_classes + 1] = {};
-
-  void release() {
-    for (std::int64_t i = 0; i <= small_classes; ++i) {
-      while (Free* block = lists[i]) {
-        lists[i] = block->next;
-        cached.fetch_sub(i * 64, std::memory_order_relaxed);
-        std::free(block);
-      }
-      counts[i] = 0;
-    }
-  }
-  ~SmallCache();
+  struct List {
+    Free* head = nullptr;
+    std::int64_t bytes = 0;
+  };
+  static constexpr std::int64_t slab_bytes = 1 << 20, list_bytes = 1 << 20;
 };
 
-thread_local bool small_cache_alive = true;
-thread_local SmallCache small_cache;
+struct SharedSmallBlocks : SmallBlocks {
+  std::mutex mutex;
+  std::vector<List> lists[small_classes + 1];
+};
 
-SmallCache::~SmallCache() {
-  small_cache_alive = false;
-  release();
+SharedSmallBlocks& shared_small_blocks() {
+  static SharedSmallBlocks& blocks = *new SharedSmallBlocks;
+  return blocks;
 }
+
+class ThreadSmallBlocks : SmallBlocks {
+ public:
+  ~ThreadSmallBlocks() {
+    for (std::int64_t i = 0; i <= small_classes; ++i) hand_over(i);
+    alive = false;
+  }
+
+  void* take(std::int64_t block) {
+    List& list = lists_[block / 64];
+    if (!list.head) refill(block / 64);
+    if (!list.head) return cut(block);
+    list.bytes -= block;
+    return std::exchange(list.head, list.head->next);
+  }
+
+  void give(void* memory, std::int64_t block) noexcept {
+    List& list = lists_[block / 64];
+    list.head = new (memory) Free{list.head};
+    list.bytes += block;
+    if (list.bytes >= list_bytes) hand_over(block / 64);
+  }
+
+  static inline thread_local bool alive = true;
+
+ private:
+  void refill(std::int64_t index) {
+    SharedSmallBlocks& shared = shared_small_blocks();
+    const std::lock_guard lock(shared.mutex);
+    if (shared.lists[index].empty()) return;
+    lists_[index] = shared.lists[index].back();
+    shared.lists[index].pop_back();
+  }
+
+  void hand_over(std::int64_t index) noexcept {
+    if (!lists_[index].head) return;
+    SharedSmallBlocks& shared = shared_small_blocks();
+    const std::lock_guard lock(shared.mutex);
+    try {
+      shared.lists[index].push_back(lists_[index]);
+      lists_[index] = {};
+    } catch (const std::bad_alloc&) {  // then it stays here
+    }
+  }
+
+  void* cut(std::int64_t block) {
+    if (slab_left_ < block) {
+      void* slab = take_from_system(slab_bytes);
+      if (!slab) return nullptr;
+      slab_ = static_cast<char*>(slab);
+      slab_left_ = slab_bytes;
+    }
+    slab_left_ -= block;
+    return std::exchange(slab_, slab_ + block);
+  }
+
+  List lists_[small_classes + 1];
+  char* slab_ = nullptr;
+  std::int64_t slab_left_ = 0;
+};
+
+thread_local ThreadSmallBlocks small_blocks;
 
 void* take_block(std::int64_t block) {
   if constexpr (LIPGRAD_CACHE_BLOCKS) {
-    void* memory = nullptr;
-    if (block <= small_limit) {
-      if (small_cache_alive) {
-        auto*& head = small_cache.lists[block / 64];
-        if (head) {
-          memory = std::exchange(head, head->next);
-          --small_cache.counts[block / 64];
-        }
-      }
-    } else {
-      memory = shared_cache().take(block);
-    }
-    if (memory) {
+    if (block <= small_limit && ThreadSmallBlocks::alive) {
+      if (void* memory = small_blocks.take(block)) return memory;
+    } else if (void* memory = block <= small_limit ? nullptr : shared_cache().take(block)) {
       cached.fetch_sub(block, std::memory_order_relaxed);
       return memory;
     }
@@ -153,14 +199,12 @@ void* take_block(std::int64_t block) {
 void give_block(void* memory, std::int64_t block) noexcept {
   if constexpr (LIPGRAD_CACHE_BLOCKS) {
     if (block <= small_limit) {
-      if (small_cache_alive && small_cache.counts[block / 64] * block < small_kept) {
-        auto*& head = small_cache.lists[block / 64];
-        head = new (memory) SmallCache::Free{head};
-        ++small_cache.counts[block / 64];
-        cached.fetch_add(block, std::memory_order_relaxed);
-        return;
-      }
-    } else if (shared_cache().give(memory, block)) {
+      // A thread that is ending has no lists any more: the block, perhaps a piece of a slab, is
+      // lost.
+      if (ThreadSmallBlocks::alive) small_blocks.give(memory, block);
+      return;
+    }
+    if (shared_cache().give(memory, block)) {
       cached.fetch_add(block, std::memory_order_relaxed);
       return;
     }
@@ -205,9 +249,6 @@ memory::Counters memory::counters(Device) {
 
 void memory::reset_peak(Device) { peak.store(live.load()); }
 
-void memory::release_cached(Device) {
-  shared_cache().release();
-  if (small_cache_alive) small_cache.release();
-}
+void memory::release_cached(Device) { shared_cache().release(); }
 
 }  // namespace lipgrad

@@ -83,12 +83,13 @@ std::int64_t TapeState::resolve(const char* op, const Tensor& x) {
 }
 
 std::int64_t TapeState::add_value(const Tensor& x, std::int64_t node) {
-  Value& value = values.emplace_back();
+  if (node < 0) leaf_values.push_back(values.size());
+  Value& value = values.append();
   value.shape = x.shape();
   value.node = node;
   value.dtype = x.dtype();
   value.device = x.device();
-  return static_cast<std::int64_t>(values.size()) - 1;
+  return values.size() - 1;
 }
 
 std::int32_t TapeState::module_id(const std::string* path) {
@@ -104,7 +105,9 @@ std::int32_t TapeState::module_id(const std::string* path) {
 void TapeState::save(std::int64_t node, const Tensor& x) {
   const std::uint32_t version =
       x.defined() ? x.storage()->version.load(std::memory_order_relaxed) : 0;
-  saved_tensors.push_back({x, version});
+  Saved& saved = saved_tensors.append();
+  saved.tensor = x;
+  saved.version = version;
   ++nodes[node].saves;
 }
 
@@ -171,11 +174,11 @@ Recording::Recording(const char* name, const Inputs& in, bool differentiable) : 
       throw;
     }
     if (any && !state->leaves_only) {
-      node_ = static_cast<std::int64_t>(state->nodes.size());
-      TapeState::Node& node = state->nodes.emplace_back();
+      node_ = state->nodes.size();
+      TapeState::Node& node = state->nodes.append();
       node.input = static_cast<std::int64_t>(first);
       node.inputs = static_cast<std::int32_t>(in.size());
-      node.saved = static_cast<std::int64_t>(state->saved_tensors.size());
+      node.saved = state->saved_tensors.size();
       node.datum = static_cast<std::int64_t>(state->saved_data.size());
       tape_ = state;
     } else {
@@ -190,12 +193,12 @@ Recording::~Recording() {
   if (!paused_) return;
   recording = paused_;
   if (!tape_) return;
-  const TapeState::Node& node = tape_->nodes.back();
+  const TapeState::Node node = tape_->nodes[node_];
   if (node.info) return;
   tape_->input_ids.resize(node.input);
-  tape_->saved_tensors.resize(node.saved);
+  tape_->saved_tensors.truncate(node.saved);
   tape_->saved_data.resize(node.datum);
-  tape_->nodes.pop_back();
+  tape_->nodes.truncate(node_);
 }
 
 Ctx Recording::ctx() const { return Ctx(tape_, node_); }
@@ -212,7 +215,7 @@ void* Recording::finish(const OpInfo* info, std::size_t size, std::size_t alignm
                   "{}: a differentiable op must return f32 or f64 tensors", name_);
   void* memory = tape_->arena.allocate(size, alignment);
   TapeState::Node& node = tape_->nodes.back();
-  node.output = static_cast<std::int64_t>(tape_->values.size());
+  node.output = tape_->values.size();
   node.outputs = static_cast<std::int32_t>(outputs.size());
   node.module = tape_->module_id(module_path);
   for (Tensor& y : outputs) y.set_ref({tape_->serial, tape_->add_value(y, node_)});
@@ -332,23 +335,23 @@ void TapeState::run(std::int64_t output, const Tensor& cotangent, BackwardOption
     for (std::int64_t i = values[output].node; i >= 0; --i)
       step(Node(nodes[i]), i, gy, gx, options.retain, kept);
     if (!hooks.empty())
-      for (std::size_t id = 0; id < values.size(); ++id)
-        if (values[id].node < 0 && values[id].grad.defined())
-          run_hooks(static_cast<std::int64_t>(id));
+      for (std::int64_t leaf : leaf_values)
+        if (values[leaf].grad.defined()) run_hooks(leaf);
   } catch (...) {
-    for (Value& value : values) value.grad = {};
+    for (std::int64_t id = 0; id < values.size(); ++id) values[id].grad = {};
     throw;
   }
 }
 
 void TapeState::clear() noexcept {
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node)
-    if (node->info && node->info->destroy) node->info->destroy(node->op);
-  nodes.clear();
-  values.clear();
+  for (std::int64_t i = nodes.size(); i-- > 0;)
+    if (nodes[i].info && nodes[i].info->destroy) nodes[i].info->destroy(nodes[i].op);
+  nodes.truncate(0);
+  values.truncate(0);
   input_ids.clear();
-  saved_tensors.clear();
+  saved_tensors.truncate(0);
   saved_data.clear();
+  leaf_values.clear();
   leaves.clear();
   std::fill(leaf_table.begin(), leaf_table.end(), -1);
   hooks.clear();
@@ -439,7 +442,7 @@ void Tape::backward(const Tensor& output, const Tensor& cotangent, BackwardOptio
     Tensor& grad = state.values[leaf.value].grad;
     if (grad.defined()) leaf.parameter->add_grad(std::exchange(grad, Tensor()));
   }
-  for (TapeState::Value& value : state.values) value.grad = {};
+  for (std::int64_t leaf : state.leaf_values) state.values[leaf].grad = {};
 }
 
 std::vector<Tensor> Tape::grad(const Tensor& output, std::span<const Tensor> inputs,
@@ -456,22 +459,22 @@ std::vector<Tensor> Tape::grad(const Tensor& output, std::span<const Tensor> inp
   }
   const std::int64_t id = output_of("grad", state, output);
   const Tensor start = checked_cotangent("grad", output, cotangent);
-  for (TapeState::Value& value : state.values) value.wanted = false;
-  for (std::int64_t input : ids) state.values[input].wanted = true;
-  for (const TapeState::Node& node : state.nodes) {
+  state.wanted.assign(static_cast<std::size_t>(state.values.size()), 0);
+  for (std::int64_t input : ids) state.wanted[input] = 1;
+  for (std::int64_t n = 0; n < state.nodes.size(); ++n) {
+    const TapeState::Node& node = state.nodes[n];
     bool wanted = false;
     for (std::int32_t i = 0; i < node.inputs; ++i) {
       const std::int64_t input = state.input_ids[node.input + i];
-      wanted |= input >= 0 && state.values[input].wanted;
+      wanted |= input >= 0 && state.wanted[input];
     }
     if (wanted)
-      for (std::int32_t i = 0; i < node.outputs; ++i) state.values[node.output + i].wanted = true;
+      for (std::int32_t i = 0; i < node.outputs; ++i) state.wanted[node.output + i] = 1;
   }
   const auto finish = [&] {
-    for (TapeState::Value& value : state.values) {
-      value.wanted = true;
-      value.grad = {};
-    }
+    state.wanted.clear();
+    for (std::int64_t input : ids) state.values[input].grad = {};
+    for (std::int64_t leaf : state.leaf_values) state.values[leaf].grad = {};
   };
   std::vector<Tensor> grads;
   try {
@@ -497,13 +500,15 @@ void Tape::on_gradient(const Tensor& x, std::function<Tensor(const Tensor&)> hoo
   state_->hooks.push_back({id, std::move(hook)});
 }
 
-std::int64_t Tape::num_ops() const { return static_cast<std::int64_t>(state_->nodes.size()); }
+std::int64_t Tape::num_ops() const { return state_->nodes.size(); }
 
 std::int64_t Tape::bytes_saved() const {
   std::vector<const Storage*> storages;
-  for (const TapeState::Saved& saved : state_->saved_tensors)
-    if (saved.tensor.defined() && !saved.tensor.storage()->parameter.load())
-      storages.push_back(saved.tensor.storage().get());
+  for (std::int64_t i = 0; i < state_->saved_tensors.size(); ++i) {
+    const Tensor& saved = state_->saved_tensors[i].tensor;
+    if (saved.defined() && !saved.storage()->parameter.load())
+      storages.push_back(saved.storage().get());
+  }
   std::sort(storages.begin(), storages.end());
   storages.erase(std::unique(storages.begin(), storages.end()), storages.end());
   std::int64_t bytes = 0;
@@ -513,7 +518,7 @@ std::int64_t Tape::bytes_saved() const {
 
 std::string Tape::dump() const {
   std::string text;
-  for (std::size_t i = 0; i < state_->nodes.size(); ++i) {
+  for (std::int64_t i = 0; i < state_->nodes.size(); ++i) {
     const TapeState::Node& node = state_->nodes[i];
     std::int64_t bytes = 0;
     for (std::int32_t k = 0; k < node.saves; ++k) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <lipgrad/core/segmented.h>
 #include <lipgrad/core/tape.h>
 
 namespace lipgrad {
@@ -47,7 +48,6 @@ class TapeState {
     std::int64_t node = -1;  // that computes it; -1: a leaf
     DType dtype = f32;
     Device device;
-    bool wanted = true;  // by the backward pass that runs
     Tensor grad;
   };
   struct Saved {
@@ -73,7 +73,7 @@ class TapeState {
   // For Ctx.
   bool needs_grad(std::int64_t node, std::size_t i) const {
     const std::int64_t id = input_ids[nodes[node].input + static_cast<std::int64_t>(i)];
-    return id >= 0 && values[id].wanted;
+    return id >= 0 && (wanted.empty() || wanted[static_cast<std::size_t>(id)]);
   }
   void save(std::int64_t node, const Tensor& x);
   const Tensor& saved(std::int64_t node, std::size_t k) const;
@@ -95,11 +95,14 @@ class TapeState {
   bool leaves_only = false;  // note the parameters used, record nothing
 
   Arena arena;
-  std::vector<Node> nodes;
-  std::vector<Value> values;
+  Segmented<Node> nodes;
+  Segmented<Value> values;
+  // By the backward pass that runs, for each value; empty: all of them.
+  std::vector<std::uint8_t> wanted;
   std::vector<std::int64_t> input_ids;
-  std::vector<Saved> saved_tensors;
+  Segmented<Saved> saved_tensors;
   std::vector<const void*> saved_data;
+  std::vector<std::int64_t> leaf_values;  // all values without a node
   std::vector<Leaf> leaves;
   std::vector<std::int32_t> leaf_table;  // open addressing by parameter: index into leaves, or -1
   std::vector<Hook> hooks;
