@@ -13,13 +13,15 @@ namespace {
 struct Csr {
   std::int64_t rows, cols;
   std::vector<std::int64_t> offsets{0};
-  std::vector<std::int32_t> columns;
+  std::vector<std::int32_t> columns{};
   std::int64_t nnz() const { return offsets.back(); }
 };
 
 // Rows of very different lengths, some empty, columns repeated.
 Csr random_csr(std::int64_t rows, std::int64_t cols, std::int64_t most) {
-  Csr a{rows, cols};
+  Csr a{};
+  a.rows = rows;
+  a.cols = cols;
   std::mt19937 rng(3);
   for (std::int64_t i = 0; i < rows; ++i) {
     std::int64_t length = cols == 0 ? 0 : std::int64_t(rng() % (most + 1));
