@@ -97,6 +97,8 @@ class Pickle {
   Pickle& operator=(const Pickle&) = delete;
 
   const std::string& file() const { return file_; }
+  // Bytes of the file.
+  std::size_t size() const { return bytes_.size(); }
   PickleValue root() const { return {this, root_}; }
 
  private:
