@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include <lipgrad/core/threads.h>
 #include <lipgrad/ops/kernels/broadcast.h>
@@ -13,6 +14,24 @@ namespace lipgrad::cpu {
 // Elements a block holds: enough work (some 5 to 10 microseconds) to be worth handing to a thread.
 inline constexpr std::int64_t cheap_grain = 32768;  // arithmetic
 inline constexpr std::int64_t costly_grain = 8192;  // exp and the like
+
+// Rows a block holds when each costs `cost` elements of work.
+inline std::int64_t rows_per_block(std::int64_t grain, std::int64_t cost) {
+  return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, cost));
+}
+
+// The sum of f(begin, end) over fixed pieces of [0, n), added in order.
+template <class F>
+double sum_of_blocks(std::int64_t n, std::int64_t grain, F f) {
+  if (n <= grain) return n > 0 ? f(std::int64_t{0}, n) : 0.0;
+  std::vector<double> partial((n + grain - 1) / grain);
+  parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+    partial[begin / grain] = f(begin, end);
+  });
+  double sum = 0;
+  for (double p : partial) sum += p;
+  return sum;
+}
 
 template <class T>
 using UnaryRow = void (*)(double a, double b, std::int64_t n, const T* x, T* y);

@@ -109,6 +109,41 @@ LIPGRAD_SIMD T sum_of_lanes(Simd<T> a) {
 }
 #undef LIPGRAD_SIMD
 
+// The lanes before `count`.
+template <class T>
+HWY_INLINE Mask<T> first_lanes(std::int64_t count) {
+  return {hn::FirstN(hn::ScalableTag<T>(), static_cast<std::size_t>(count))};
+}
+// max() that may lose a NaN, at one instruction.
+template <class T>
+HWY_INLINE Simd<T> quick_max(Simd<T> a, Simd<T> b) {
+  return Simd<T>(hn::Max(a.raw, b.raw));
+}
+template <class T>
+HWY_INLINE T quick_max_of_lanes(Simd<T> a) {
+  return hn::GetLane(hn::MaxOfLanes(hn::ScalableTag<T>(), a.raw));
+}
+
+// Load and store of a piece of a row: count is lanes(), or less at the row's end. Missing lanes
+// read 0 or `rest`.
+template <class T>
+HWY_INLINE Simd<T> get(const T* p, std::int64_t count) {
+  return count == Simd<T>::lanes() ? load(p) : load_part(p, count);
+}
+template <class T>
+HWY_INLINE Simd<T> get(const T* p, std::int64_t count, Simd<T> rest) {
+  return count == Simd<T>::lanes() ? load(p)
+                                   : select(first_lanes<T>(count), load_part(p, count), rest);
+}
+template <class T>
+HWY_INLINE void put(Simd<T> v, T* p, std::int64_t count) {
+  if (count == Simd<T>::lanes()) {
+    store(v, p);
+  } else {
+    store_part(v, p, count);
+  }
+}
+
 // f applied to each lane, for what has no vector form here.
 template <class T, class F>
 HWY_INLINE Simd<T> lane_by_lane(Simd<T> x, F f) {

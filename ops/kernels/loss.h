@@ -1,0 +1,32 @@
+#pragma once
+
+// C++17. Losses: each writes one number. gy, the gradient of that number, is read from memory too.
+
+#include <cstdint>
+
+#include <lipgrad/core/kernel.h>
+
+LIPGRAD_KERNELS(
+    // The mean over i < count of (1 - smoothing) (lse_r - x[r][label_r]) + smoothing (lse_r -
+    // mean(x[r])), r = rows[i] (rows null: r = i), lse_r = log sum exp(x[r]); x is (*, cols). lse
+    // gets count values. Labels are indexed by r and must lie in [0, cols).
+    template <class T, class Label>
+    void cross_entropy(std::int64_t count, std::int64_t cols, const T* x, const std::int64_t* rows,
+                       const Label* labels, double smoothing, T* lse, T* loss);
+    // gx(total, cols): the gradient in full, 0 in rows not chosen. A row chosen k times counts k
+    // times.
+    template <class T, class Label>
+    void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t cols,
+                                const T* x, const std::int64_t* rows, const Label* labels,
+                                double smoothing, const T* lse, const T* gy, T* gx);
+
+    // The mean of max(x, 0) - x t + log(1 + e^-|x|): binary cross-entropy of sigmoid(x) and target
+    // t.
+    template <class T> void bce_with_logits(std::int64_t n, const T* x, const T* t, T* loss);
+    // gx and gt may each be null: not wanted.
+    template <class T> void bce_with_logits_backward(std::int64_t n, const T* x, const T* t,
+                                                     const T* gy, T* gx, T* gt);
+
+    // The mean of (x - t)^2.
+    template <class T> void mse(std::int64_t n, const T* x, const T* t, T* loss); template <class T>
+    void mse_backward(std::int64_t n, const T* x, const T* t, const T* gy, T* gx, T* gt);)

@@ -1,0 +1,153 @@
+#include <lipgrad/ops/kernels/softmax.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE <lipgrad/ops/kernels/softmax_cpu.cpp>
+#include <hwy/foreach_target.h>
+
+#include <lipgrad/ops/kernels/softmax_rows_cpu.h>
+
+#include <lipgrad/ops/kernels/simd-inl.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace lipgrad::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+constexpr T infinity = std::numeric_limits<T>::infinity();
+
+// y = mask ? x : -inf for an array of `rows` rows of `cols`, both with leading dimension ld.
+template <class T>
+void apply_mask(std::int64_t rows, std::int64_t cols, std::int64_t ld, const T* x,
+                const std::uint8_t* mask, T* y) {
+  for (std::int64_t r = 0; r < rows * ld; r += ld)
+    for (std::int64_t c = r; c < r + cols; ++c) y[c] = mask[c] ? x[c] : -infinity<T>;
+}
+
+template <class T>
+bool any_nan(std::int64_t n, std::int64_t step, const T* x) {
+  for (std::int64_t i = 0; i < n * step; i += step)
+    if (x[i] != x[i]) return true;
+  return false;
+}
+
+template <bool kLog, class T>
+void row(std::int64_t n, const T* x, T* y) {
+  using V = Simd<T>;
+  const std::int64_t lanes = V::lanes();
+  V top(-infinity<T>);
+  for (std::int64_t i = 0; i < n; i += lanes)
+    top = quick_max(top, get(x + i, std::min(lanes, n - i), V(-infinity<T>)));
+  const T highest = quick_max_of_lanes(top);
+  if (highest == -infinity<T> && !any_nan(n, 1, x)) {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = 0;
+    return;
+  }
+  V total(0.0);
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const std::int64_t count = std::min(lanes, n - i);
+    const V e = exp(get(x + i, count, V(-infinity<T>)) - V(highest));
+    total = total + e;
+    if (!kLog) put(e, y + i, count);
+  }
+  const T sum = sum_of_lanes(total);
+  const V factor(T(1) / sum), shift(highest + std::log(sum));
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const std::int64_t count = std::min(lanes, n - i);
+    put(kLog ? get(x + i, count) - shift : get(y + i, count) * factor, y + i, count);
+  }
+}
+
+// `count` <= lanes() neighbouring columns of length n, elements ld apart.
+template <bool kLog, class T>
+void column(std::int64_t n, std::int64_t ld, std::int64_t count, const T* x, T* y) {
+  using V = Simd<T>;
+  V top(-infinity<T>), sum(0.0);
+  for (std::int64_t i = 0; i < n; ++i) top = max(top, get(x + i * ld, count));
+  const auto dead = top == V(-infinity<T>);
+  top = select(dead, V(0.0), top);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const V e = exp(get(x + i * ld, count) - top);
+    sum = sum + e;
+    if (!kLog) put(e, y + i * ld, count);
+  }
+  const V factor = V(1.0) / sum, shift = top + log(sum);
+  for (std::int64_t i = 0; i < n; ++i) {
+    const V v = kLog ? get(x + i * ld, count) - shift : get(y + i * ld, count) * factor;
+    put(select(dead, V(0.0), v), y + i * ld, count);
+  }
+}
+
+template <bool kLog, class T>
+void run_rows(std::int64_t rows, std::int64_t n, const T* x, const std::uint8_t* mask, T* y) {
+  for (std::int64_t r = 0; r < rows; ++r, x += n, y += n) {
+    const T* from = x;
+    if (mask) {
+      apply_mask(1, n, n, x, mask, y);
+      mask += n;
+      from = y;
+    }
+    row<kLog>(n, from, y);
+  }
+}
+
+template <bool kLog, class T>
+void run_columns(std::int64_t n, std::int64_t inner, std::int64_t width, const T* x,
+                 const std::uint8_t* mask, T* y) {
+  if (mask) {
+    apply_mask(n, width, inner, x, mask, y);
+    x = y;
+  }
+  const std::int64_t lanes = Simd<T>::lanes();
+  for (std::int64_t c = 0; c < width; c += lanes)
+    column<kLog>(n, inner, std::min(lanes, width - c), x + c, y + c);
+}
+
+}  // namespace
+
+SoftmaxRows<float> softmax_f32(bool log) {
+  if (log) return {run_rows<true, float>, run_columns<true, float>};
+  return {run_rows<false, float>, run_columns<false, float>};
+}
+SoftmaxRows<double> softmax_f64(bool log) {
+  if (log) return {run_rows<true, double>, run_columns<true, double>};
+  return {run_rows<false, double>, run_columns<false, double>};
+}
+
+}  // namespace lipgrad::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lipgrad::cpu {
+
+HWY_EXPORT(softmax_f32);
+HWY_EXPORT(softmax_f64);
+
+namespace {
+
+SoftmaxRows<float> rows_of(bool log, float) { return HWY_DYNAMIC_DISPATCH(softmax_f32)(log); }
+SoftmaxRows<double> rows_of(bool log, double) { return HWY_DYNAMIC_DISPATCH(softmax_f64)(log); }
+
+}  // namespace
+
+template <class T>
+void softmax(std::int64_t outer, std::int64_t n, std::int64_t inner, const T* x,
+             const std::uint8_t* mask, T* y) {
+  run_softmax(rows_of(false, T()), outer, n, inner, x, mask, y);
+}
+template <class T>
+void log_softmax(std::int64_t outer, std::int64_t n, std::int64_t inner, const T* x,
+                 const std::uint8_t* mask, T* y) {
+  run_softmax(rows_of(true, T()), outer, n, inner, x, mask, y);
+}
+
+#define INSTANTIATE(T)                                                                           \
+  template void softmax(std::int64_t, std::int64_t, std::int64_t, const T*, const std::uint8_t*, \
+                        T*);                                                                     \
+  template void log_softmax(std::int64_t, std::int64_t, std::int64_t, const T*,                  \
+                            const std::uint8_t*, T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
+#undef INSTANTIATE
+
+}  // namespace lipgrad::cpu
+#endif
