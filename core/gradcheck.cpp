@@ -86,7 +86,12 @@ class Checker {
     }
   }
 
-  std::vector<Tensor> evaluate() const { return f_(inputs_); }
+  // Copies, since an output may share its storage with an input, which is about to change.
+  std::vector<Tensor> evaluate() const {
+    std::vector<Tensor> outputs = f_(inputs_);
+    for (Tensor& y : outputs) y = y.clone();
+    return outputs;
+  }
 
   // <cotangent, to - from>, term by term: outputs cancel before they are added up.
   double difference(const std::vector<Tensor>& to, const std::vector<Tensor>& from) const {

@@ -21,6 +21,7 @@ const Catalogue& all() {
   static const Catalogue catalogue = [] {
     Catalogue c;
     add_recompute(c);
+    add_shape(c);
     return c;
   }();
   return catalogue;

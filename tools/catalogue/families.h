@@ -6,5 +6,6 @@
 namespace lipgrad::catalogue {
 
 void add_recompute(Catalogue& c);
+void add_shape(Catalogue& c);
 
 }  // namespace lipgrad::catalogue

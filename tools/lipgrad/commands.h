@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+// The subcommands of the lipgrad program, one file each.
+namespace lipgrad::cli {
+
+// Exit codes; CLI11's own errors (unknown flags, bad values) are `usage`.
+enum Exit : int { success = 0, failure = 1, usage = 2, interrupted = 130 };
+
+// Adds the subcommand; its callback puts the exit code into `exit`.
+void add_gradcheck(CLI::App& app, int& exit);
+void add_train(CLI::App& app, int& exit);
+
+}  // namespace lipgrad::cli

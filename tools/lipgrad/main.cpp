@@ -1,0 +1,42 @@
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include <lipgrad/config.h>
+#include <lipgrad/core/error.h>
+#include <lipgrad/core/threads.h>
+
+#include "lipgrad/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace lipgrad;
+  CLI::App app{"lipgrad: attention that stays Lipschitz, on graphs and images", "lipgrad"};
+  app.set_version_flag("--version", std::string("lipgrad ") + kVersion);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  int threads = 0;
+  app.add_option("--threads", threads,
+                 "Threads to use; results do not depend on it (default: all processors)")
+      ->check(CLI::Range(1, 1024));
+  app.parse_complete_callback([&] {
+    if (threads > 0) set_num_threads(threads);
+  });
+  int exit = cli::success;
+  cli::add_gradcheck(app, exit);
+  cli::add_train(app, exit);
+  try {
+    app.parse(argc, argv);
+    std::fflush(stdout);
+    return exit;
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? cli::success : cli::usage;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "lipgrad: %s\n", error.what());
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "lipgrad: out of memory\n");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "lipgrad: %s\n", error.what());
+  }
+  return cli::failure;
+}
