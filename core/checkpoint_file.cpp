@@ -74,18 +74,19 @@ const char* name_of(TensorRole role) {
   return "?";
 }
 
-std::string quoted(const std::string& text) {
-  constexpr std::size_t kShown = 120;
-  std::string out = "\"";
-  for (const char c : text.substr(0, kShown)) {
+std::string printable(const std::string& text, std::size_t limit) {
+  std::string out;
+  for (const char c : text.substr(0, limit)) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte >= 0x7f || c == '"' || c == '\\')
+    if (byte < 0x20 || byte >= 0x7f)
       out += fmt::format("\\x{:02x}", byte);
     else
       out += c;
   }
-  return out + (text.size() > kShown ? "...\"" : "\"");
+  return text.size() > limit ? out + "..." : out;
 }
+
+std::string quoted(const std::string& name) { return fmt::format("\"{}\"", printable(name, 200)); }
 
 CheckpointFileWriter::CheckpointFileWriter(const std::string& path, const CheckpointInfo& info,
                                            std::int64_t chunk_bytes)

@@ -16,9 +16,10 @@ namespace lipgrad {
 // Far below protobuf's 2 GiB, and a bound on what a reader needs beside the tensor itself.
 inline constexpr std::int64_t checkpoint_chunk_bytes = std::int64_t{64} << 20;
 
-// Text from a file, fit for one line of an error message: quoted, unprintable bytes escaped, long
-// text cut.
-std::string quoted(const std::string& text);
+// Text from a file, fit for one line of an error message: other than ASCII characters escaped, long
+// text cut. quoted() adds quotation marks.
+std::string printable(const std::string& text, std::size_t limit);
+std::string quoted(const std::string& name);
 
 class CheckpointFileWriter {
  public:

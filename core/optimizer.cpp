@@ -14,6 +14,9 @@ std::string joined(const std::vector<std::string>& lines) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
+// The tensor itself, or a copy if somebody else sees its storage: moments are changed in place.
+Tensor taken(Tensor x) { return x.owns_storage() ? std::move(x) : x.clone(); }
+
 }  // namespace
 
 OptimizerGroup no_decay_on_vectors() {
@@ -136,7 +139,9 @@ std::vector<std::string> Optimizer::problems(const OptimizerState& state) const 
   };
   for (const Slot& slot : slots_) {
     if (!check(slot.path + "/steps", i64, Shape{})) continue;
-    if (state.tensors.at(slot.path + "/steps").item() == 0) continue;
+    const std::int64_t taken_steps = state.tensors.at(slot.path + "/steps").data<std::int64_t>()[0];
+    if (taken_steps < 0) found.push_back(fmt::format("{}/steps is {}", slot.path, taken_steps));
+    if (taken_steps <= 0) continue;
     for (const std::string& name : moment_names())
       check(slot.path + "/" + name, slot.parameter->dtype(), slot.parameter->shape());
   }
@@ -157,7 +162,7 @@ void Optimizer::load_state(OptimizerState state) {
     slot.moments.clear();
     if (slot.steps == 0) continue;
     for (const std::string& name : moment_names())
-      slot.moments.push_back(state.tensors[slot.path + "/" + name].clone());
+      slot.moments.push_back(taken(std::move(state.tensors[slot.path + "/" + name])));
   }
 }
 
