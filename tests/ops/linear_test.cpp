@@ -74,8 +74,8 @@ TEST_CASE("linear: what the activation's gradient needs, and nothing more, is ke
   Generator rng{3};
   const Tensor x = randn({64, 32}, f32, rng), w = randn({16, 32}, f32, rng);
   const std::int64_t y_bytes = 64 * 16 * 4, inputs = x.nbytes() + w.nbytes();
-  for (auto [f, kept] : {std::pair{Activation::identity, 0}, {Activation::relu, 1},
-                         {Activation::gelu, 1}}) {
+  for (auto [f, kept] :
+       {std::pair{Activation::identity, 0}, {Activation::relu, 1}, {Activation::gelu, 1}}) {
     Tape tape;
     const Tensor y = linear(tape.watch(x), tape.watch(w), {}, {f});
     CHECK(tape.bytes_saved() == inputs + kept * y_bytes);

@@ -19,7 +19,8 @@ double element(const Tensor& a, const Tensor& b, MatmulOptions options, const Sh
   const std::int64_t j = at % n, i = at / n % m;
   std::int64_t batch = at / n / m;
   const auto rows_of = [](const Tensor& x) { return x.size(-2); };
-  std::int64_t at_a = 0, at_b = 0, step_a = rows_of(a) * a.size(-1), step_b = rows_of(b) * b.size(-1);
+  std::int64_t at_a = 0, at_b = 0, step_a = rows_of(a) * a.size(-1),
+               step_b = rows_of(b) * b.size(-1);
   for (int d = c.rank() - 3; d >= 0; --d) {
     const std::int64_t index = batch % c[d];
     batch /= c[d];
@@ -72,8 +73,8 @@ TEST_CASE("matmul: transposes and broadcast batches") {
         REQUIRE(c.shape() == p.c);
         double worst = 0;
         for (std::int64_t at = 0; at < c.numel(); ++at)
-          worst = std::max(worst,
-                           std::abs(c.data<double>()[at] - element(a, b, {ta, tb}, p.c, at)));
+          worst =
+              std::max(worst, std::abs(c.data<double>()[at] - element(a, b, {ta, tb}, p.c, at)));
         CHECK(worst < 1e-13);
       }
 }
@@ -90,8 +91,8 @@ TEST_CASE("matmul: errors say what was given") {
                        "matmul: inner sizes 3 and 4 differ: (3, 4) transposed times (3, 4) "
                        "transposed",
                        Error);
-  CHECK_THROWS_WITH_AS(matmul(z, zeros({3, 4, 5})),
-                       "matmul: shapes (2) and (3) do not broadcast", Error);
+  CHECK_THROWS_WITH_AS(matmul(z, zeros({3, 4, 5})), "matmul: shapes (2) and (3) do not broadcast",
+                       Error);
   CHECK_THROWS_AS(matmul(y, zeros({4, 2}, f64)), Error);
   CHECK_THROWS_AS(matmul(zeros({2, 2}, i64), zeros({2, 2}, i64)), Error);
   CHECK_THROWS_AS(matmul(Tensor(), y), Error);
