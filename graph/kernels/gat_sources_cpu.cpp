@@ -1,0 +1,261 @@
+#include <lipgrad/graph/kernels/gat.h>
+
+#include <lipgrad/core/threads.h>
+#include <lipgrad/graph/kernels/row_blocks.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE <lipgrad/graph/kernels/gat_sources_cpu.cpp>
+#include <hwy/foreach_target.h>
+
+#include <hwy/highway.h>
+
+#include <lipgrad/graph/kernels/gat-inl.h>
+
+// With g = grad_out of the head, dalpha_ij = keep_ij <g_i, z_j>, c_i from the pass over targets and
+// phi' the slope of LeakyReLU at the edge's score:
+//
+//   ds_src[j] = sum_i alpha_ij (dalpha_ij - c_i) phi'
+//   dz_j = sum_i keep_ij alpha_ij g_i + ds_src[j] a_src + ds_dst[j] a_dst
+//   da_src = sum_j ds_src[j] z_j,  da_dst = sum_j ds_dst[j] z_j
+
+namespace lipgrad::cpu {
+#ifndef LIPGRAD_GAT_SOURCES_CPU_ARGS
+#define LIPGRAD_GAT_SOURCES_CPU_ARGS
+namespace {
+template <class T>
+struct BackwardArgs {
+  const GatGraph& graph;
+  const GatForm& form;
+  const T *z, *s_src, *stats, *grad_stats, *grad_out, *a_src, *a_dst;
+  T *grad_z, *grad_a_src, *grad_a_dst;
+};
+}  // namespace
+#endif
+}  // namespace lipgrad::cpu
+
+HWY_BEFORE_NAMESPACE();
+namespace lipgrad::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+class SourcePass {
+ public:
+  SourcePass(const BackwardArgs<T>& args, const EdgeLayout& layout, const std::vector<Tile>& tiles,
+             T* a_parts)
+      : a_(args),
+        heads_(args.form.heads),
+        features_(args.form.features),
+        layout_(layout),
+        tiles_(tiles),
+        g_(args.form, args.grad_out),
+        a_parts_(a_parts),
+        scratch_(layout, 6, 0) {}
+
+  void row(std::int64_t j) {
+    T *sum = scratch_.lanes(0), *acc = a_.grad_z + j * heads_ * features_;
+    piece(j, a_.graph.reverse_offsets[j], a_.graph.reverse_offsets[j + 1], true, sum, acc);
+    finish(j, sum, acc);
+  }
+
+  // sum (span) = sum of de by lanes and acc (H, D) = sum of keep alpha g over edges [begin, end) of
+  // source j.
+  void piece(std::int64_t j, std::int64_t begin, std::int64_t end, bool last, T* sum, T* acc) {
+    std::fill(sum, sum + layout_.span, T(0));
+    const bool loops = a_.form.self_loops && j < a_.graph.targets;
+    const bool any =
+        for_edge_groups(scratch_, layout_.capacity, begin, end, a_.graph.reverse_target,
+                        a_.graph.reverse_edge, a_.form.keep != nullptr, loops ? j : -1,
+                        loops && last ? j : -1, a_.graph.offsets[a_.graph.targets] + j,
+                        [&](std::int64_t count, bool first) { group(j, count, first, sum, acc); });
+    if (!any) std::fill(acc, acc + heads_ * features_, T(0));
+  }
+
+  // The rest of grad_z[j], and j's part of the gradients of a_src and a_dst. acc may be grad_z[j].
+  void finish(std::int64_t j, const T* sum, const T* acc) {
+    T* ds_src = scratch_.lanes(1);
+    fold_sum(layout_, sum, ds_src);
+    const T* ds_dst = j < a_.graph.targets ? a_.grad_stats + (2 * j + 1) * heads_ : nullptr;
+    const std::int64_t width = heads_ * features_;
+    const T* z = a_.z + j * width;
+    T* grad_z = a_.grad_z + j * width;
+    T *part_src = a_parts_, *part_dst = a_parts_ + width;
+    const RowTag<T> d;
+    for (std::int64_t h = 0, at = 0; h < heads_; ++h, at += features_) {
+      const auto src = hn::Set(d, ds_src[h]),
+                 dst = hn::Set(d, ds_dst != nullptr ? ds_dst[h] : T(0));
+      each_vector<T>(features_, [&](std::int64_t offset, auto io) HWY_ATTR {
+        const std::int64_t c = at + offset;
+        const auto x = io.load(z + c);
+        const auto through_src = hn::MulAdd(src, io.load(a_.a_src + c), io.load(acc + c));
+        io.store(hn::MulAdd(dst, io.load(a_.a_dst + c), through_src), grad_z + c);
+        io.store(hn::MulAdd(src, x, io.load(part_src + c)), part_src + c);
+        io.store(hn::MulAdd(dst, x, io.load(part_dst + c)), part_dst + c);
+      });
+    }
+  }
+
+ private:
+  void group(std::int64_t j, std::int64_t count, bool first, T* sum, T* acc) {
+    T *score = scratch_.array(0), *top = scratch_.array(1), *inverse = scratch_.array(2),
+      *centre = scratch_.array(3), *dots = scratch_.array(4), *factor = scratch_.array(5);
+    const std::int32_t* index = scratch_.index.data();
+    prefetch_rows(count, scratch_.index.data(), g_.rows, g_.rows.row * int64_t{sizeof(T)});
+    gather_stats(j, count, score, top, inverse, centre);
+    lowest_padding(layout_, count, score);
+    zero_padding(layout_, count, top);
+    zero_padding(layout_, count, inverse);
+    zero_padding(layout_, count, centre);
+    row_dots(count, index, g_.rows, a_.z + j * heads_ * features_, features_, heads_, features_,
+             layout_.stride, dots);
+    zero_padding(layout_, count, dots);
+    if (a_.form.keep != nullptr) gather_keep(layout_, count, scratch_.edge.data(), a_.form, factor);
+
+    const hn::ScalableTag<T> d;
+    const std::int64_t step = static_cast<std::int64_t>(hn::Lanes(d)),
+                       total = layout_.padded(count);
+    const Simd<T> slope(a_.form.negative_slope), one(1.0), zero(0.0), g_scale(g_.scale);
+    for (std::int64_t part = 0; part < layout_.span; part += step) {
+      Simd<T> de = load(sum + part);
+      for (std::int64_t at = part; at < total; at += layout_.span) {
+        const Simd<T> x = load(score + at);
+        const Simd<T> slopes = select(x > zero, one, slope);
+        const Simd<T> alpha = exp(x * slopes - load(top + at)) * load(inverse + at);
+        const Simd<T> factors = a_.form.keep != nullptr ? g_scale * load(factor + at) : g_scale;
+        const Simd<T> grad = load(dots + at) * factors;
+        de = fma(alpha * slopes, grad - load(centre + at), de);
+        store(alpha * factors, score + at);
+      }
+      store(de, sum + part);
+    }
+    accumulate_rows(tiles_, count, index, g_.rows, score, layout_.stride, features_, !first, acc);
+  }
+
+  template <int kHeads>
+  HWY_INLINE void gather_stats_of(std::int64_t j, std::int64_t count, T* score, T* top, T* inverse,
+                                  T* centre) {
+    const hn::CappedTag<T, kHeads> d;
+    const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
+    for (std::int64_t h = 0; h < kHeads; h += lanes) {
+      const auto mine = hn::LoadU(d, a_.s_src + j * kHeads + h);
+      for (std::int64_t k = 0; k < count; ++k) {
+        const std::int64_t i = scratch_.index[static_cast<std::size_t>(k)], at = k * kHeads + h;
+        const T* stats = a_.stats + i * 3 * kHeads + h;
+        hn::StoreU(hn::Add(mine, hn::LoadU(d, stats)), d, score + at);
+        hn::StoreU(hn::LoadU(d, stats + kHeads), d, top + at);
+        hn::StoreU(hn::LoadU(d, stats + 2 * kHeads), d, inverse + at);
+        hn::StoreU(hn::LoadU(d, a_.grad_stats + i * 2 * kHeads + h), d, centre + at);
+      }
+    }
+  }
+  void gather_stats(std::int64_t j, std::int64_t count, T* score, T* top, T* inverse, T* centre) {
+    if (layout_.heads == layout_.stride) {
+      switch (heads_) {
+        case 1:
+          return gather_stats_of<1>(j, count, score, top, inverse, centre);
+        case 2:
+          return gather_stats_of<2>(j, count, score, top, inverse, centre);
+        case 4:
+          return gather_stats_of<4>(j, count, score, top, inverse, centre);
+        case 8:
+          return gather_stats_of<8>(j, count, score, top, inverse, centre);
+        default:
+          break;
+      }
+    }
+    const T* mine = a_.s_src + j * heads_;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int64_t i = scratch_.index[static_cast<std::size_t>(k)];
+      const T *stats = a_.stats + i * 3 * heads_, *grad_stats = a_.grad_stats + i * 2 * heads_;
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        const std::int64_t at = k * layout_.stride + h;
+        score[at] = stats[h] + mine[h];
+        top[at] = stats[heads_ + h];
+        inverse[at] = stats[2 * heads_ + h];
+        centre[at] = grad_stats[h];
+      }
+    }
+  }
+
+  const BackwardArgs<T>& a_;
+  std::int64_t heads_, features_;
+  const EdgeLayout& layout_;
+  const std::vector<Tile>& tiles_;
+  Cotangent<T> g_;
+  T* a_parts_;
+  EdgeScratch<T> scratch_;
+};
+
+template <class T>
+void sources(const BackwardArgs<T>& a) {
+  const std::int64_t width = a.form.heads * a.form.features;
+  const EdgeLayout layout = EdgeLayout::of<T>(a.form.heads);
+  const std::vector<Tile> tiles = make_tiles<T>(a.form.heads, a.form.features);
+  const RowBlocks blocks(a.graph.sources, a.graph.reverse_offsets, gat_grain(width));
+  const std::int64_t parts = blocks.blocks() + 1;  // one more for the hubs
+  std::vector<T> a_parts(static_cast<std::size_t>(parts * 2 * width));
+  const auto hubs = blocks.run([&](std::int64_t b) {
+    return [pass = SourcePass<T>(a, layout, tiles, a_parts.data() + b * 2 * width)](
+               std::int64_t row) mutable { pass.row(row); };
+  });
+  for (const std::int64_t row : hubs) {
+    const std::int64_t begin = a.graph.reverse_offsets[row], end = a.graph.reverse_offsets[row + 1];
+    const std::int64_t pieces = blocks.pieces(row), size = layout.span + width;
+    std::vector<T> sums(static_cast<std::size_t>(pieces * size));
+    T* hub_part = a_parts.data() + blocks.blocks() * 2 * width;
+    parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last) {
+      SourcePass<T> pass(a, layout, tiles, nullptr);
+      for (std::int64_t p = first; p < last; ++p) {
+        const std::int64_t from = begin + p * blocks.grain();
+        T* sum = sums.data() + p * size;
+        pass.piece(row, from, std::min(end, from + blocks.grain()), p + 1 == pieces, sum,
+                   sum + layout.span);
+      }
+    });
+    for (std::int64_t p = 1; p < pieces; ++p) {
+      for (std::int64_t l = 0; l < size; ++l) sums[l] += sums[p * size + l];
+    }
+    SourcePass<T>(a, layout, tiles, hub_part).finish(row, sums.data(), sums.data() + layout.span);
+  }
+  std::vector<T> total(static_cast<std::size_t>(2 * width));
+  add_parts(parts, 2 * width, a_parts, total.data());
+  std::copy(total.begin(), total.begin() + width, a.grad_a_src);
+  std::copy(total.begin() + width, total.end(), a.grad_a_dst);
+}
+
+void sources_float(const BackwardArgs<float>& a) { sources(a); }
+void sources_double(const BackwardArgs<double>& a) { sources(a); }
+
+}  // namespace
+}  // namespace lipgrad::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lipgrad::cpu {
+HWY_EXPORT(sources_float);
+HWY_EXPORT(sources_double);
+
+template <class T>
+void gat_backward_sources(const GatGraph& graph, const GatForm& form, const T* z, const T* s_src,
+                          const T* stats, const T* grad_stats, const T* grad_out, const T* a_src,
+                          const T* a_dst, T* grad_z, T* grad_a_src, T* grad_a_dst) {
+  const BackwardArgs<T> args{graph,    form,  z,     s_src,  stats,      grad_stats,
+                             grad_out, a_src, a_dst, grad_z, grad_a_src, grad_a_dst};
+  if constexpr (sizeof(T) == 4) {
+    HWY_DYNAMIC_DISPATCH(sources_float)(args);
+  } else {
+    HWY_DYNAMIC_DISPATCH(sources_double)(args);
+  }
+}
+
+template void gat_backward_sources(const GatGraph& graph, const GatForm& form, const float* z,
+                                   const float* s_src, const float* stats, const float* grad_stats,
+                                   const float* grad_out, const float* a_src, const float* a_dst,
+                                   float* grad_z, float* grad_a_src, float* grad_a_dst);
+template void gat_backward_sources(const GatGraph& graph, const GatForm& form, const double* z,
+                                   const double* s_src, const double* stats,
+                                   const double* grad_stats, const double* grad_out,
+                                   const double* a_src, const double* a_dst, double* grad_z,
+                                   double* grad_a_src, double* grad_a_dst);
+
+}  // namespace lipgrad::cpu
+#endif
