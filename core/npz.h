@@ -10,10 +10,14 @@
 
 #include <lipgrad/core/dtype.h>
 #include <lipgrad/core/shape.h>
+#include <lipgrad/core/tensor.h>
 #include <lipgrad/core/zip.h>
 
 namespace lipgrad {
 
+// Tensors in NumPy's files: load_npy, load_npz, save_npy and save_npz below. What they stand on,
+// NpyArray and NpzFile, is public as well: it reads an archive array by array.
+//
 // NumPy's .npy files (format versions 1 to 3) and .npz archives (ZIP, stored or deflated, zip64).
 // Element types: <f4 <f8 <i4 <i8 |u1, and |i1, widened to i32, and |b1, as u8 of 0 and 1. Any other
 // type (strings, objects, big-endian numbers) is refused when that array is asked for. Fortran
@@ -78,9 +82,21 @@ struct NpyView {
 };
 
 // Writes a .npy file (version 1) that numpy.load reads; whole or not at all (see AtomicFile).
-void save_npy(const std::string& path, const NpyView& array);
+void write_npy(const std::string& path, const NpyView& array);
 // Writes a .npz archive, stored, with zip64 fields where sizes need them; whole or not at all. The
 // same arrays give the same bytes. Error when a name is empty or used twice.
-void save_npz(const std::string& path, std::span<const std::pair<std::string, NpyView>> arrays);
+void write_npz(const std::string& path, std::span<const std::pair<std::string, NpyView>> arrays);
+
+// The tensor of an array, on the CPU.
+Tensor to_tensor(const NpyArray& array);
+
+// The tensor in a .npy file.
+Tensor load_npy(const std::string& path);
+// The tensors in a .npz file by name: those named, or all. Error when one of them cannot be read.
+std::map<std::string, Tensor> load_npz(const std::string& path,
+                                       const std::vector<std::string>& names = {});
+// The same as the writers above. No gradient is recorded.
+void save_npy(const std::string& path, const Tensor& tensor);
+void save_npz(const std::string& path, const std::map<std::string, Tensor>& tensors);
 
 }  // namespace lipgrad

@@ -171,11 +171,11 @@ void write_npz(const std::string& path, std::span<const std::pair<std::string, N
 
 }  // namespace detail
 
-void save_npz(const std::string& path, std::span<const std::pair<std::string, NpyView>> arrays) {
+void write_npz(const std::string& path, std::span<const std::pair<std::string, NpyView>> arrays) {
   detail::write_npz(path, arrays, 0xffffffff);
 }
 
-void save_npy(const std::string& path, const NpyView& array) {
+void write_npy(const std::string& path, const NpyView& array) {
   check_size(path, array);
   const std::string header = npy_header(array);
   AtomicFile file(path);

@@ -7,6 +7,7 @@
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/module.h>
 #include <lipgrad/core/threads.h>
+#include <lipgrad/ops/kernels/optimizer.h>
 
 namespace lipgrad {
 namespace {
@@ -24,23 +25,17 @@ std::vector<Parameter*> with_gradient(const char* op, Module& module) {
   return found;
 }
 
-double sum_of_squares(const Tensor& x) {
-  std::vector<double> partial(static_cast<std::size_t>((x.numel() + kGrain - 1) / kGrain));
-  visit_float("clip_grad_norm", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* values = x.data<T>();
-    parallel_for(x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      double sum = 0;
-      for (std::int64_t i = begin; i < end; ++i) {
-        const auto value = static_cast<double>(values[i]);
-        sum += value * value;
-      }
-      partial[static_cast<std::size_t>(begin / kGrain)] = sum;
-    });
-  });
-  double sum = 0;
-  for (const double value : partial) sum += value;
-  return sum;
+// Of the gradients whose elements are T.
+template <class T>
+double squares_of(const std::vector<Parameter*>& parameters) {
+  std::vector<std::int64_t> sizes;
+  std::vector<const T*> data;
+  for (const Parameter* parameter : parameters) {
+    if (parameter->dtype() != dtype_of<T>()) continue;
+    sizes.push_back(parameter->numel());
+    data.push_back(parameter->grad().data<T>());
+  }
+  return cpu::sum_of_squares<T>(static_cast<std::int64_t>(sizes.size()), sizes.data(), data.data());
 }
 
 // Replaces every element x of the gradient by f(x).
@@ -60,9 +55,8 @@ void change(Tensor& x, F&& f) {
 double clip_grad_norm(Module& module, double max_norm) {
   LIPGRAD_CHECK(max_norm > 0, "clip_grad_norm: the largest norm {} must be above 0", max_norm);
   const std::vector<Parameter*> parameters = with_gradient("clip_grad_norm", module);
-  double squares = 0;
-  for (const Parameter* parameter : parameters) squares += sum_of_squares(parameter->grad());
-  const double norm = std::sqrt(squares);
+  const double norm =
+      std::sqrt(squares_of<float>(parameters) + squares_of<double>(parameters));
   const double factor = max_norm / (norm + 1e-6);
   if (!std::isfinite(norm) || factor >= 1) return norm;
   for (Parameter* parameter : parameters)

@@ -1,32 +1,13 @@
 #include <lipgrad/ops/optimizers.h>
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include <lipgrad/core/check.h>
-#include <lipgrad/core/threads.h>
+#include <lipgrad/ops/kernels/optimizer.h>
 
 namespace lipgrad {
 namespace {
-
-constexpr std::int64_t kGrain = std::int64_t{1} << 14;
-
-// Calls f(slot, begin, end) for pieces of all slots' elements, spread over the threads.
-template <class Slots, class F>
-void for_pieces(const Slots& slots, F&& f) {
-  std::vector<std::pair<std::size_t, std::int64_t>> pieces;
-  for (std::size_t i = 0; i < slots.size(); ++i)
-    for (std::int64_t begin = 0; begin < slots[i]->parameter->numel(); begin += kGrain)
-      pieces.emplace_back(i, begin);
-  parallel_for(static_cast<std::int64_t>(pieces.size()), 1,
-               [&](std::int64_t from, std::int64_t to) {
-                 for (std::int64_t k = from; k < to; ++k) {
-                   const auto [i, begin] = pieces[static_cast<std::size_t>(k)];
-                   f(*slots[i], begin, std::min(begin + kGrain, slots[i]->parameter->numel()));
-                 }
-               });
-}
 
 void check_factor(const char* op, const char* name, double value, double below) {
   LIPGRAD_CHECK(value >= 0 && value < below, "{}: {} {} is not in [0, {})", op, name, value, below);
@@ -53,26 +34,18 @@ StateValues Sgd::settings() const {
 }
 
 void Sgd::update(std::span<Slot* const> slots, DType dtype, Device device) {
-  LIPGRAD_CHECK(device.is_cpu(), "sgd: parameters on {}", device);
   visit_float("sgd", dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T momentum = static_cast<T>(options_.momentum);
-    const bool nesterov = options_.nesterov;
-    for_pieces(slots, [&](Slot& slot, std::int64_t begin, std::int64_t end) {
-      T* p = slot.parameter->template mutable_data<T>();
-      const T* g = slot.parameter->grad().template data<T>();
-      const T lr = static_cast<T>(lr_of(slot)), decay = static_cast<T>(slot.weight_decay);
-      if (slot.moments.empty()) {
-        for (std::int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
-        return;
-      }
-      T* m = slot.moments[0].template mutable_data<T>();
-      for (std::int64_t i = begin; i < end; ++i) {
-        const T d = g[i] + decay * p[i];
-        m[i] = momentum * m[i] + d;
-        p[i] -= lr * (nesterov ? d + momentum * m[i] : m[i]);
-      }
-    });
+    std::vector<SgdTensor<T>> list;
+    for (Slot* slot : slots) {
+      Parameter& parameter = *slot->parameter;
+      list.push_back({parameter.numel(), parameter.template mutable_data<T>(),
+                      parameter.grad().template data<T>(),
+                      slot->moments.empty() ? nullptr : slot->moments[0].template mutable_data<T>(),
+                      lr_of(*slot), slot->weight_decay});
+    }
+    LIPGRAD_LAUNCH(device, sgd, static_cast<std::int64_t>(list.size()), list.data(),
+                   SgdRule{options_.momentum, options_.nesterov});
   });
 }
 
@@ -107,29 +80,19 @@ StateValues Adam::settings() const {
 }
 
 void Adam::update(std::span<Slot* const> slots, DType dtype, Device device) {
-  LIPGRAD_CHECK(device.is_cpu(), "adam: parameters on {}", device);
   visit_float("adam", dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T b1 = static_cast<T>(1 - options_.beta1), beta2 = static_cast<T>(options_.beta2),
-            b2 = static_cast<T>(1 - options_.beta2), epsilon = static_cast<T>(options_.epsilon);
-    for_pieces(slots, [&](Slot& slot, std::int64_t begin, std::int64_t end) {
-      T* p = slot.parameter->template mutable_data<T>();
-      const T* g = slot.parameter->grad().template data<T>();
-      T* m = slot.moments[0].template mutable_data<T>();
-      T* v = slot.moments[1].template mutable_data<T>();
-      const auto t = static_cast<double>(slot.steps);
-      const double lr = lr_of(slot);
-      const T decay = decoupled_ ? T{0} : static_cast<T>(slot.weight_decay);
-      const T shrink = decoupled_ ? static_cast<T>(1 - lr * slot.weight_decay) : T{1};
-      const T rate = static_cast<T>(lr / (1 - std::pow(options_.beta1, t)));
-      const T root = static_cast<T>(std::sqrt(1 - std::pow(options_.beta2, t)));
-      for (std::int64_t i = begin; i < end; ++i) {
-        const T q = p[i] * shrink, d = g[i] + decay * q;
-        m[i] += b1 * (d - m[i]);
-        v[i] = beta2 * v[i] + b2 * d * d;
-        p[i] = q - rate * (m[i] / (std::sqrt(v[i]) / root + epsilon));
-      }
-    });
+    std::vector<AdamTensor<T>> list;
+    for (Slot* slot : slots) {
+      Parameter& parameter = *slot->parameter;
+      list.push_back({parameter.numel(), parameter.template mutable_data<T>(),
+                      parameter.grad().template data<T>(),
+                      slot->moments[0].template mutable_data<T>(),
+                      slot->moments[1].template mutable_data<T>(), lr_of(*slot), slot->weight_decay,
+                      slot->steps});
+    }
+    LIPGRAD_LAUNCH(device, adam, static_cast<std::int64_t>(list.size()), list.data(),
+                   AdamRule{options_.beta1, options_.beta2, options_.epsilon, decoupled_});
   });
 }
 

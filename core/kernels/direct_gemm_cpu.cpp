@@ -74,9 +74,11 @@ template <int V, class T, std::size_t... R>
 HWY_ATTR void tile_of(std::int64_t rows, std::index_sequence<R...>, std::int64_t k, T alpha,
                       Rows<T> a, const T* panel, T beta, T* c, std::int64_t ldc,
                       std::int64_t columns) {
-  ((rows == static_cast<std::int64_t>(R) + 1 &&
-    (tile<static_cast<int>(R) + 1, V>(k, alpha, a, panel, beta, c, ldc, columns), true)) ||
-   ...);
+  const bool found =
+      ((rows == static_cast<std::int64_t>(R) + 1 &&
+        (tile<static_cast<int>(R) + 1, V>(k, alpha, a, panel, beta, c, ldc, columns), true)) ||
+       ...);
+  static_cast<void>(found);
 }
 
 // Rows of V vectors each, the columns beyond `columns` zero.

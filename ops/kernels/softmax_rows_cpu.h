@@ -31,6 +31,7 @@ void for_groups(std::int64_t outer, std::int64_t n, std::int64_t inner, std::int
                });
 }
 
+// The functions of one type and target, as tables.
 template <class T>
 struct SoftmaxRows {
   void (*rows)(std::int64_t rows, std::int64_t n, const T* x, const std::uint8_t* mask, T* y);
@@ -70,5 +71,16 @@ void run_softmax_backward(SoftmaxBackwardRows<T> f, std::int64_t outer, std::int
         f.columns(n, inner, width, y + at, gy + at, gx + at);
       });
 }
+
+// For max and logsumexp: the largest of a row, sum exp(x - top), groups of columns, gradients.
+template <class T>
+struct MaxRows {
+  T (*top)(std::int64_t n, const T* x);
+  double (*exp_sum)(std::int64_t n, const T* x, T top);
+  void (*columns)(std::int64_t n, std::int64_t ld, std::int64_t width, const T* x, T* y);
+  void (*backward_row)(std::int64_t n, const T* x, T y, T gy, T* gx);
+  void (*backward_columns)(std::int64_t n, std::int64_t ld, std::int64_t width, const T* x,
+                           const T* y, const T* gy, T* gx);
+};
 
 }  // namespace lipgrad::cpu

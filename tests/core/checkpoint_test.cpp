@@ -314,7 +314,7 @@ TEST_CASE("checkpoint: write the golden file of format 1" * doctest::skip()) {
   optimizer.step();
   schedule.step();
   net.weight.set_value(from_values<float>({2, 3}, {0.5F, -1.25F, 3.0F, 1e-30F, -0.0F, 7.0F}));
-  save_checkpoint(test::golden("checkpoint_v1.lip"), net,
+  save_checkpoint(test::golden("checkpoint/v1.lip"), net,
                   {.optimizer = &optimizer,
                    .schedule = &schedule,
                    .generator = &rng,
@@ -330,7 +330,7 @@ TEST_CASE("checkpoint: files of format 1 can be read") {
   Adam optimizer{net};
   LrSchedule schedule{optimizer, linear_warmup({.steps = 4, .start_factor = 0.5})};
   const CheckpointInfo info =
-      load_checkpoint(test::golden("checkpoint_v1.lip"), net,
+      load_checkpoint(test::golden("checkpoint/v1.lip"), net,
                       {.optimizer = &optimizer, .schedule = &schedule, .generator = &rng})
           .info;
   CHECK(info.format == 1);

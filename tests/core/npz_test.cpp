@@ -202,19 +202,19 @@ TEST_CASE("npz: what is written is read back, with zip64 fields too") {
       CHECK(read.bytes == Bytes(array.bytes.begin(), array.bytes.end()));
     }
   }
-  save_npz(dir / "y.npz", all);
+  write_npz(dir / "y.npz", all);
   detail::write_npz(dir / "z.npz", all, 0xffffffff);
   CHECK(read_file(dir / "y.npz") == read_file(dir / "z.npz"));
-  save_npz(dir / "empty.npz", {});
+  write_npz(dir / "empty.npz", {});
   CHECK(NpzFile(dir / "empty.npz").names().empty());
-  save_npy(dir / "a.npy", a);
+  write_npy(dir / "a.npy", a);
   CHECK(read_npy(dir / "a.npy").bytes == a.bytes);
   CHECK(read_file(dir / "a.npy").size() == 128 + 24);
 
   const std::vector<std::pair<std::string, NpyView>> twice{{"a", a}, {"a", b}}, unnamed{{"", a}};
-  CHECK_THROWS_AS(save_npz(dir / "y.npz", twice), Error);
-  CHECK_THROWS_AS(save_npz(dir / "y.npz", unnamed), Error);
-  CHECK_THROWS_AS(save_npy(dir / "a.npy", NpyView(f32, {7}, a.bytes)), Error);
+  CHECK_THROWS_AS(write_npz(dir / "y.npz", twice), Error);
+  CHECK_THROWS_AS(write_npz(dir / "y.npz", unnamed), Error);
+  CHECK_THROWS_AS(write_npy(dir / "a.npy", NpyView(f32, {7}, a.bytes)), Error);
   CHECK(read_file(dir / "y.npz") == read_file(dir / "z.npz"));
 }
 
@@ -233,7 +233,7 @@ TEST_CASE("npz: a changed byte never crashes, and never goes unnoticed in the da
   test::TemporaryDirectory dir;
   const NpyArray a = array_of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const std::vector<std::pair<std::string, NpyView>> all{{"a", a}};
-  save_npz(dir / "x.npz", all);
+  write_npz(dir / "x.npz", all);
   const Bytes small = read_file(dir / "x.npz");
   const Bytes deflated = read_file(test::golden("npz/deflated.npz"));
   int unnoticed = 0;
@@ -261,7 +261,7 @@ TEST_CASE("npz: archives that try to deceive are refused") {
   const NpyArray a = array_of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   const NpyArray b = array_of<float>({2, 3}, {6, 5, 4, 3, 2, 1});
   const std::vector<std::pair<std::string, NpyView>> all{{"a", a}, {"b", b}};
-  save_npz(dir / "x.npz", all);
+  write_npz(dir / "x.npz", all);
   const Bytes good = read_file(dir / "x.npz");
   const std::size_t end = good.size() - 22;
   std::size_t directory = 0;
@@ -300,6 +300,27 @@ TEST_CASE("npz: archives that try to deceive are refused") {
   const NpzFile file(method, "x.npz");
   CHECK(contains(error_of([&] { file.read("a"); }), "compressed with method 14"));
   CHECK(file.read("b").bytes == b.bytes);
+}
+
+TEST_CASE("npz: tensors") {
+  test::TemporaryDirectory dir;
+  const std::map<std::string, Tensor> tensors{{"a", from_values<float>({2, 2}, {1, 2, 3, 4})},
+                                              {"b", full({}, -3, i64)},
+                                              {"part", arange(6, i32).alias({3}, 2)},
+                                              {"none", zeros({0, 4}, f64)}};
+  save_npz(dir / "x.npz", tensors);
+  const auto read = load_npz(dir / "x.npz");
+  CHECK(read.size() == 4);
+  for (const auto& [name, tensor] : tensors) {
+    CHECK(bitwise_equal(read.at(name), tensor));
+    save_npy(dir / "x.npy", tensor);
+    CHECK(bitwise_equal(load_npy(dir / "x.npy"), tensor));
+  }
+  CHECK(load_npz(dir / "x.npz", {"b"}).size() == 1);
+  CHECK(load_npz(test::golden("npz/stored.npz"), {"f4", "masks"}).at("masks").dtype() == u8);
+  CHECK_THROWS_AS(load_npz(test::golden("npz/stored.npz")), Error);  // strings are among its arrays
+  CHECK_THROWS_AS(save_npy(dir / "x.npy", Tensor()), Error);
+  CHECK_THROWS_AS(save_npz(dir / "x.npz", std::map<std::string, Tensor>{{"u", Tensor()}}), Error);
 }
 
 TEST_CASE("npz: the data sets at hand") {

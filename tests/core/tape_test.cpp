@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <limits>
+#include <thread>
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/memory.h>
@@ -166,6 +167,25 @@ TEST_CASE("NoGrad and frozen parameters record nothing") {
   net.w.set_trainable(false);
   product(net.w, net.w);
   CHECK(tape.num_ops() == 0);
+}
+
+TEST_CASE("two threads record on their own tapes, with the same parameters") {
+  Net net;
+  Generator rng{1};
+  net.initialize(rng);
+  std::vector<double> found[2];
+  const auto work = [&](int id) {
+    for (int i = 0; i < 200; ++i) {
+      Tape tape;
+      const Tensor y = total(product(net.w, product(net.w, vec({1.0 + id, 3}))));
+      found[id] = tape.grad(y, {net.w})[0].to_vector<double>();
+    }
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+  CHECK(found[0] == std::vector<double>{4, 12});
+  CHECK(found[1] == std::vector<double>{8, 12});
 }
 
 TEST_CASE("hooks see and replace complete gradients") {

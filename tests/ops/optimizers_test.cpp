@@ -27,7 +27,7 @@ struct Net : Module {
 };
 
 const NpzFile& golden_file() {
-  static const NpzFile file(test::golden("optimizers.npz"));
+  static const NpzFile file(test::golden("optimizers/torch.npz"));
   return file;
 }
 

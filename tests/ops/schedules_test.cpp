@@ -18,7 +18,7 @@ namespace {
 struct Empty : Module {};
 
 std::vector<double> golden_values(const std::string& name) {
-  static const NpzFile file(test::golden("optimizers.npz"));
+  static const NpzFile file(test::golden("optimizers/torch.npz"));
   const NpyArray array = file.read(name);
   const auto values = array.values<double>();
   return {values.begin(), values.end()};

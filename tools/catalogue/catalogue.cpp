@@ -20,8 +20,11 @@ void Catalogue::add(std::string op, std::string kind,
 const Catalogue& all() {
   static const Catalogue catalogue = [] {
     Catalogue c;
+    add_linear(c);
+    add_matmul(c);
     add_recompute(c);
     add_shape(c);
+    add_spmm(c);
     return c;
   }();
   return catalogue;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes optimizers.npz: trajectories of PyTorch's optimisers and schedules in float64.
+"""Writes torch.npz: trajectories of PyTorch's optimisers and schedules in float64.
 
 Needs torch and numpy. Three parameters (4, 3), (3,), (2, 2, 2) get fixed random gradients for 12
 steps. NAME/p<i> holds parameter i after every step. In "adam_skip" and "momentum_skip" parameter 1
@@ -81,4 +81,4 @@ for i, p in enumerate(grad_list):
     p.grad = torch.tensor(grads[i][0])
 arrays["clip/norm"] = np.array(torch.nn.utils.clip_grad_norm_(grad_list, 1.5).item())
 arrays.update({f"clip/p{i}": p.grad.numpy().copy() for i, p in enumerate(grad_list)})
-np.savez(os.path.join(os.path.dirname(os.path.abspath(__file__)), "optimizers.npz"), **arrays)
+np.savez(os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch.npz"), **arrays)

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <lipgrad/core/module.h>
+#include <lipgrad/core/optimizer.h>
+#include <lipgrad/core/random.h>
+
+namespace lipgrad {
+
+// A measured value: {"valid_accuracy", 0.794}.
+struct Metric {
+  std::string name;
+  double value;
+};
+
+// What is trained, and how it is measured: any model on any data.
+struct Task {
+  Module& model;
+  // One training step's loss, a scalar; runs under a tape.
+  std::function<Tensor(Mode)> loss;
+  // Measures the model in evaluation mode, after every epoch; always the same names.
+  std::function<std::vector<Metric>()> evaluate;
+};
+
+// Which epoch's weights count.
+enum class Selection {
+  accuracy,  // the largest "valid_accuracy"; of equal ones the smallest "valid_loss", then the
+             // first
+  loss,      // the smallest "valid_loss", the first one of equal ones
+  last,      // the last epoch
+};
+
+struct TrainOptions {
+  std::int64_t epochs = 200;
+  Selection select = Selection::accuracy;
+  // Stop when so many epochs brought nothing better; 0: never.
+  std::int64_t patience = 0;
+  // Directory for last.lip (everything needed to go on), best.lip (the weights of the best epoch)
+  // and metrics.jsonl (a line an epoch). Created if need be; empty: nothing is written.
+  std::string out;
+  // Continue from out/last.lip if it is there. The result is bit for bit that of a run that never
+  // stopped.
+  bool resume = false;
+  // Epochs between checkpoints; one is always written at the end.
+  std::int64_t checkpoint_every = 20;
+  // Settings of the run as JSON, kept in the checkpoint; a checkpoint with other settings is not
+  // resumed.
+  std::string config = "{}";
+  bool progress = true;
+  // Asked after every epoch: when it says true, a checkpoint is written and training returns.
+  std::function<bool()> interrupted;
+};
+
+struct TrainResult {
+  std::int64_t epochs = 0;       // epochs done, those before a resume included
+  std::int64_t best_epoch = 0;   // counted from 1; 0: none yet
+  std::vector<Metric> best;      // measured after that epoch
+  std::vector<Metric> last;      // measured after the last epoch
+  double seconds_per_epoch = 0;  // median over the epochs of this call, evaluation included
+  bool interrupted = false;
+
+  // The value of that name at the best epoch; Error when there is none.
+  double at_best(const std::string& name) const;
+};
+
+// Trains for options.epochs epochs of one step each and leaves the chosen epoch's weights in the
+// model, which must be initialised. schedule may be null; step() is called on it after every epoch.
+// Errors: a loss that is not finite (names the epoch), everything that checkpoints and files can do
+// wrong.
+TrainResult train(const Task& task, Optimizer& optimizer, Schedule* schedule, Generator& rng,
+                  const TrainOptions& options);
+
+}  // namespace lipgrad

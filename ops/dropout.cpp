@@ -1,0 +1,38 @@
+#include <lipgrad/ops/dropout.h>
+
+#include <lipgrad/core/check.h>
+#include <lipgrad/core/op.h>
+#include <lipgrad/ops/kernels/dropout.h>
+
+namespace lipgrad {
+namespace {
+
+struct Dropout {
+  static constexpr auto name = "dropout";
+  double p;
+  std::uint64_t seed, draw;
+
+  Tensor dropped(const Tensor& x) const {
+    Tensor y = empty_like(x);
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), dropout, x.numel(), p, seed, draw, x.data<T>(),
+                     y.mutable_data<T>());
+    });
+    return y;
+  }
+  Tensor forward(Ctx&, Inputs in) const { return dropped(in[0]); }
+  void backward(Ctx&, const Tensor& gy, Grads gx) const { gx[0] = dropped(gy); }
+};
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, Mode mode) {
+  LIPGRAD_CHECK(x.defined(), "dropout: the input is undefined");
+  LIPGRAD_CHECK(p >= 0 && p <= 1, "dropout: p must be from 0 to 1, got {}", p);
+  if (!mode.is_train() || p == 0) return x;
+  Generator& rng = mode.rng();
+  return apply(Dropout{p, rng.seed(), rng.take_draw()}, x);
+}
+
+}  // namespace lipgrad
