@@ -12,7 +12,7 @@ struct Dropout {
   double p;
   std::uint64_t seed, draw;
 
-  Tensor dropped(const Tensor& x) const {
+  Tensor run(const Tensor& x) const {
     Tensor y = empty_like(x);
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -21,18 +21,23 @@ struct Dropout {
     });
     return y;
   }
-  Tensor forward(Ctx&, Inputs in) const { return dropped(in[0]); }
-  void backward(Ctx&, const Tensor& gy, Grads gx) const { gx[0] = dropped(gy); }
+  Tensor forward(Ctx&, Inputs in) const { return run(in[0]); }
+  void backward(Ctx&, const Tensor& gy, Grads gx) const { gx[0] = run(gy); }
 };
 
 }  // namespace
 
 Tensor dropout(const Tensor& x, double p, Mode mode) {
-  LIPGRAD_CHECK(x.defined(), "dropout: the input is undefined");
-  LIPGRAD_CHECK(p >= 0 && p <= 1, "dropout: p must be from 0 to 1, got {}", p);
+  LIPGRAD_CHECK(p >= 0 && p <= 1, "dropout: p must lie in [0, 1], got {}", p);
+  check_same_kind(Dropout::name, {&x});
   if (!mode.is_train() || p == 0) return x;
   Generator& rng = mode.rng();
   return apply(Dropout{p, rng.seed(), rng.take_draw()}, x);
+}
+
+CsrMatrix dropout(const CsrMatrix& x, double p, Mode mode) {
+  LIPGRAD_CHECK(x.defined(), "dropout: the sparse matrix is undefined");
+  return x.with_values(dropout(x.values(), p, mode));
 }
 
 }  // namespace lipgrad

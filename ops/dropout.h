@@ -1,13 +1,16 @@
 #pragma once
 
+#include <lipgrad/core/csr_matrix.h>
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/tensor.h>
 
 namespace lipgrad {
 
-// In training mode each element is 0 with probability p, else x / (1 - p); one draw of the mode's
-// generator. In evaluation mode, and for p = 0, x itself. The mask is not stored but computed again
-// in backward. x: f32 or f64, any shape. Error unless 0 <= p <= 1.
+// In training, each element is 0 with probability p and divided by 1 - p otherwise (Srivastava et
+// al., JMLR 15, 2014); in evaluation, x itself. Takes one draw of the generator unless p is 0. The
+// mask is not stored: backward computes it again from the draw. Error unless 0 <= p <= 1.
 Tensor dropout(const Tensor& x, double p, Mode mode);
+// The same on the stored values of a sparse matrix.
+CsrMatrix dropout(const CsrMatrix& x, double p, Mode mode);
 
 }  // namespace lipgrad

@@ -1,187 +1,182 @@
 #include <lipgrad/ops/loss.h>
 
-#include <algorithm>
-
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/ops/kernels/loss.h>
+#include <lipgrad/ops/reduce.h>
 
 namespace lipgrad {
 namespace {
 
-// Calls f with the labels as const int32* or const int64*.
 template <class F>
-void visit_labels(const Tensor& labels, F&& f) {
-  if (labels.dtype() == i32) {
-    f(labels.data<std::int32_t>());
-  } else {
-    f(labels.data<std::int64_t>());
+decltype(auto) visit_label(const Tensor& labels, F&& f) {
+  if (labels.dtype() == i32) return f(TypeTag<std::int32_t>{});
+  return f(TypeTag<std::int64_t>{});
+}
+
+bool is_index(const Tensor& x) { return x.dtype() == i32 || x.dtype() == i64; }
+
+// Checks shapes and values, which are read on the CPU; returns the number of rows that count.
+std::int64_t check_rows(const char* op, const Tensor& logits, const Tensor& labels,
+                        const Tensor& rows) {
+  LIPGRAD_CHECK(logits.defined() && labels.defined(), "{}: an input is undefined", op);
+  LIPGRAD_CHECK(logits.rank() == 2, "{}: expects logits of shape (N, C), got {}", op,
+                logits.shape());
+  LIPGRAD_CHECK(labels.shape() == Shape({logits.size(0)}) && is_index(labels),
+                "{}: expects i32 or i64 labels of shape ({}), got {} of shape {}", op,
+                logits.size(0), labels.dtype(), labels.shape());
+  LIPGRAD_CHECK(labels.device() == logits.device(),
+                "{}: logits on {}, labels on {}; move one with to()", op, logits.device(),
+                labels.device());
+  if (rows.defined()) {
+    LIPGRAD_CHECK(rows.rank() == 1 && is_index(rows),
+                  "{}: expects rows as one i32 or i64 vector, got {} of shape {}", op, rows.dtype(),
+                  rows.shape());
+    LIPGRAD_CHECK(rows.device() == logits.device(),
+                  "{}: logits on {}, rows on {}; move one with to()", op, logits.device(),
+                  rows.device());
   }
-}
-
-const std::int64_t* rows_or_null(const Tensor& rows) {
-  return rows.defined() ? rows.data<std::int64_t>() : nullptr;
-}
-
-// Returns the number of rows chosen.
-std::int64_t check_classification(const char* op, const Tensor& logits, const Tensor& labels,
-                                  const Tensor& rows) {
-  LIPGRAD_CHECK(logits.defined() && logits.rank() == 2 && is_floating(logits.dtype()),
-                "{}: logits must be f32 or f64 of shape (N, C), got {}", op, logits.str());
-  const std::int64_t n = logits.size(0), classes = logits.size(1);
-  LIPGRAD_CHECK(labels.defined() && (labels.dtype() == i32 || labels.dtype() == i64) &&
-                    labels.shape() == Shape{n},
-                "{}: labels must be i32 or i64 of shape ({}), got {}", op, n, labels.str());
-  LIPGRAD_CHECK(!rows.defined() || (rows.dtype() == i64 && rows.rank() == 1),
-                "{}: rows must be i64 of rank 1, got {}", op, rows.str());
-  const std::int64_t count = rows.defined() ? rows.numel() : n;
-  LIPGRAD_CHECK(count > 0, "{}: no row is chosen: there is nothing to average", op);
-  const std::int64_t* row = rows_or_null(rows);
-  visit_labels(labels, [&](const auto* label) {
+  const std::int64_t count = rows.defined() ? rows.numel() : logits.size(0),
+                     classes = logits.size(1);
+  LIPGRAD_CHECK(count > 0 && classes > 0, "{}: no rows to average over in {}", op, logits.shape());
+  const Tensor chosen = rows.defined() ? rows.to(cpu_device).to(i64) : Tensor(),
+               host = labels.to(cpu_device);
+  const std::int64_t* list = chosen.defined() ? chosen.data<std::int64_t>() : nullptr;
+  visit_label(host, [&](auto tag) {
+    using Label = typename decltype(tag)::type;
+    const Label* values = host.data<Label>();
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t r = row ? row[i] : i;
-      LIPGRAD_CHECK(r >= 0 && r < n, "{}: row {} (entry {}) is not in [0, {})", op, r, i, n);
-      LIPGRAD_CHECK(label[r] >= 0 && label[r] < classes, "{}: label {} of row {} is not in [0, {})",
-                    op, label[r], r, classes);
+      const std::int64_t r = list ? list[i] : i;
+      LIPGRAD_CHECK(r >= 0 && r < logits.size(0), "{}: row {} at position {} is not in [0, {})", op,
+                    r, i, logits.size(0));
+      LIPGRAD_CHECK(values[r] >= 0 && static_cast<std::int64_t>(values[r]) < classes,
+                    "{}: label {} of row {} is not in [0, {})", op, values[r], r, classes);
     }
   });
   return count;
 }
 
-struct CrossEntropy {
+struct CrossEntropy {  // logits, labels, rows
   static constexpr auto name = "cross_entropy";
-  std::int64_t count;
   double smoothing;
 
   Tensor forward(Ctx& ctx, Inputs in) const {
-    const Tensor &x = in[0], &labels = in[1], &rows = in[2];
+    const Tensor &x = in[0], &labels = in[1];
+    const std::int64_t count = check_rows(name, x, labels, in[2]);
+    const Tensor rows = in[2].defined() ? in[2].to(i64) : Tensor();
     Tensor loss = empty({}, x.dtype(), x.device()), lse = empty({count}, x.dtype(), x.device());
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      visit_labels(labels, [&](const auto* label) {
-        LIPGRAD_LAUNCH(x.device(), cross_entropy, count, x.size(1), x.data<T>(), rows_or_null(rows),
-                       label, smoothing, lse.mutable_data<T>(), loss.mutable_data<T>());
+      visit_label(labels, [&](auto label_tag) {
+        using Label = typename decltype(label_tag)::type;
+        LIPGRAD_LAUNCH(x.device(), cross_entropy, count, x.size(1), x.data<T>(), list(rows),
+                       labels.data<Label>(), smoothing, lse.mutable_data<T>(),
+                       loss.mutable_data<T>());
       });
     });
-    for (const Tensor& saved : {x, labels, rows, lse}) ctx.save(saved);
+    ctx.save(x);
+    ctx.save(labels);
+    ctx.save(rows);
+    ctx.save(lse);
     return loss;
   }
 
   void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
-    const Tensor &x = ctx.saved(0), &labels = ctx.saved(1), &rows = ctx.saved(2),
-                 &lse = ctx.saved(3);
+    const Tensor &x = ctx.saved(0), &labels = ctx.saved(1), &lse = ctx.saved(3);
     Tensor g = empty_like(x);
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      visit_labels(labels, [&](const auto* label) {
-        LIPGRAD_LAUNCH(x.device(), cross_entropy_backward, x.size(0), count, x.size(1), x.data<T>(),
-                       rows_or_null(rows), label, smoothing, lse.data<T>(), gy.data<T>(),
-                       g.mutable_data<T>());
+      visit_label(labels, [&](auto label_tag) {
+        using Label = typename decltype(label_tag)::type;
+        LIPGRAD_LAUNCH(x.device(), cross_entropy_backward, x.size(0), lse.numel(), x.size(1),
+                       x.data<T>(), list(ctx.saved(2)), labels.data<Label>(), smoothing,
+                       lse.data<T>(), gy.data<T>(), g.mutable_data<T>());
       });
     });
     gx[0] = std::move(g);
   }
-};
 
-// Two inputs of one shape, one number out.
-struct BceWithLogits {
-  static constexpr auto name = "bce_with_logits";
-  template <class T>
-  static void value(Device device, std::int64_t n, const T* x, const T* t, T* loss) {
-    LIPGRAD_LAUNCH(device, bce_with_logits, n, x, t, loss);
-  }
-  template <class T>
-  static void gradient(Device device, std::int64_t n, const T* x, const T* t, const T* gy, T* gx,
-                       T* gt) {
-    LIPGRAD_LAUNCH(device, bce_with_logits_backward, n, x, t, gy, gx, gt);
+ private:
+  static const std::int64_t* list(const Tensor& rows) {
+    return rows.defined() ? rows.data<std::int64_t>() : nullptr;
   }
 };
 
-struct Mse {
-  static constexpr auto name = "mse";
-  template <class T>
-  static void value(Device device, std::int64_t n, const T* x, const T* t, T* loss) {
-    LIPGRAD_LAUNCH(device, mse, n, x, t, loss);
-  }
-  template <class T>
-  static void gradient(Device device, std::int64_t n, const T* x, const T* t, const T* gy, T* gx,
-                       T* gt) {
-    LIPGRAD_LAUNCH(device, mse_backward, n, x, t, gy, gx, gt);
-  }
-};
-
-template <class Loss>
+// The two losses of pairs of equal shape.
+template <bool kBce>
 struct PairLoss {
-  static constexpr auto name = Loss::name;
+  static constexpr auto name = kBce ? "bce_with_logits" : "mse";
 
   Tensor forward(Ctx& ctx, Inputs in) const {
     const Tensor &x = in[0], &t = in[1];
-    ctx.save(x);
-    ctx.save(t);
+    check_same_kind(name, {&x, &t});
+    LIPGRAD_CHECK(x.shape() == t.shape(), "{}: shapes {} and {} differ", name, x.shape(),
+                  t.shape());
+    LIPGRAD_CHECK(x.numel() > 0, "{}: nothing to average in {}", name, x.shape());
     Tensor loss = empty({}, x.dtype(), x.device());
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      Loss::template value<T>(x.device(), x.numel(), x.data<T>(), t.data<T>(),
-                              loss.mutable_data<T>());
+      if constexpr (kBce) {
+        LIPGRAD_LAUNCH(x.device(), bce_with_logits, x.numel(), x.data<T>(), t.data<T>(),
+                       loss.mutable_data<T>());
+      } else {
+        LIPGRAD_LAUNCH(x.device(), mse, x.numel(), x.data<T>(), t.data<T>(),
+                       loss.mutable_data<T>());
+      }
     });
+    ctx.save(x);
+    ctx.save(t);
     return loss;
   }
 
   void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
     const Tensor &x = ctx.saved(0), &t = ctx.saved(1);
-    if (ctx.needs_grad(0)) gx[0] = empty_like(x);
-    if (ctx.needs_grad(1)) gx[1] = empty_like(x);
+    Tensor g[2];
+    for (int i : {0, 1})
+      if (ctx.needs_grad(i)) g[i] = empty_like(x);
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      Loss::template gradient<T>(x.device(), x.numel(), x.data<T>(), t.data<T>(), gy.data<T>(),
-                                 gx[0].defined() ? gx[0].template mutable_data<T>() : nullptr,
-                                 gx[1].defined() ? gx[1].template mutable_data<T>() : nullptr);
+      T* gx0 = g[0].defined() ? g[0].template mutable_data<T>() : nullptr;
+      T* gx1 = g[1].defined() ? g[1].template mutable_data<T>() : nullptr;
+      if constexpr (kBce) {
+        LIPGRAD_LAUNCH(x.device(), bce_with_logits_backward, x.numel(), x.data<T>(), t.data<T>(),
+                       gy.data<T>(), gx0, gx1);
+      } else {
+        LIPGRAD_LAUNCH(x.device(), mse_backward, x.numel(), x.data<T>(), t.data<T>(), gy.data<T>(),
+                       gx0, gx1);
+      }
     });
+    for (int i : {0, 1}) gx[i] = std::move(g[i]);
   }
 };
-
-template <class Loss>
-Tensor pair_loss(const Tensor& x, const Tensor& target) {
-  check_same_kind(Loss::name, {&x, &target});
-  LIPGRAD_CHECK(x.shape() == target.shape(), "{}: shapes {} and {} differ", Loss::name, x.shape(),
-                target.shape());
-  LIPGRAD_CHECK(x.numel() > 0, "{}: {} has no elements: there is nothing to average", Loss::name,
-                x.shape());
-  return apply(PairLoss<Loss>{}, x, target);
-}
 
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options) {
-  const std::int64_t count = check_classification("cross_entropy", logits, labels, options.rows);
   LIPGRAD_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1,
-                "cross_entropy: label smoothing must be from 0 to 1, got {}",
+                "cross_entropy: label_smoothing must lie in [0, 1], got {}",
                 options.label_smoothing);
-  return apply(CrossEntropy{count, options.label_smoothing}, logits, labels, options.rows);
+  return apply(CrossEntropy{options.label_smoothing}, logits, labels, options.rows);
 }
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
-  return pair_loss<BceWithLogits>(logits, targets);
+  return apply(PairLoss<true>{}, logits, targets);
 }
-Tensor mse(const Tensor& x, const Tensor& target) { return pair_loss<Mse>(x, target); }
+
+Tensor mse(const Tensor& x, const Tensor& target) { return apply(PairLoss<false>{}, x, target); }
 
 double accuracy(const Tensor& logits, const Tensor& labels, const Tensor& rows) {
-  const std::int64_t count = check_classification("accuracy", logits, labels, rows);
-  const Tensor x = logits.detach().to(cpu_device);
-  const std::int64_t* row = rows_or_null(rows);
-  std::int64_t right = 0;
-  visit_float("accuracy", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    visit_labels(labels, [&](const auto* label) {
-      for (std::int64_t i = 0; i < count; ++i) {
-        const std::int64_t r = row ? row[i] : i;
-        const T* logit = x.data<T>() + r * x.size(1);
-        right += std::max_element(logit, logit + x.size(1)) - logit == label[r];
-      }
-    });
-  });
-  return static_cast<double>(right) / static_cast<double>(count);
+  const std::int64_t count = check_rows("accuracy", logits, labels, rows);
+  const Tensor best = argmax(logits.detach(), 1).to(cpu_device),
+               truth = labels.to(cpu_device).to(i64);
+  const Tensor chosen = rows.defined() ? rows.to(cpu_device).to(i64) : Tensor();
+  std::int64_t hits = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t r = chosen.defined() ? chosen.data<std::int64_t>()[i] : i;
+    hits += best.data<std::int64_t>()[r] == truth.data<std::int64_t>()[r];
+  }
+  return static_cast<double>(hits) / static_cast<double>(count);
 }
 
 }  // namespace lipgrad

@@ -4,30 +4,32 @@
 
 namespace lipgrad {
 
+// Losses: means over their terms, as f32 or f64 scalars.
+
 struct CrossEntropyOptions {
-  // i64 (R): the rows that count, in any order, a repeated one as often as it is there; undefined:
+  // The rows of the logits that count (i32 or i64; one named k times counts k times); undefined:
   // all.
   Tensor rows = {};
-  // The target is (1 - s) on the label plus s / C on every class. From 0 to 1.
+  // Weight s of the uniform distribution in the target, in [0, 1] (Szegedy et al.,
+  // arXiv:1512.00567).
   double label_smoothing = 0;
 };
 
-// The mean over the chosen rows of -sum_c target_c log softmax(logits)_c: a scalar. logits (N, C),
-// f32 or f64; labels (N), i32 or i64, each chosen one in [0, C). Error when no row is chosen, or
-// naming the first bad row or label.
+// -sum_c q_c log softmax(logits)_c with q = (1 - s) onehot(label) + s / C, averaged over the rows.
+// logits: (N, C); labels: (N) i32 or i64, those of the rows that count in [0, C). Error when no row
+// counts.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options = {});
 
-// The mean of -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)), computed without overflow: a scalar.
-// targets: as logits, values from 0 to 1, may have a gradient. Error when there are no elements.
+// -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)), averaged over all elements; targets of the
+// logits' shape, in [0, 1].
 Tensor bce_with_logits(const Tensor& logits, const Tensor& targets);
 
-// The mean of (x - target)^2: a scalar. Both of the same shape, both may have a gradient. Error
-// when there are no elements.
+// (x - target)^2, averaged over all elements; equal shapes.
 Tensor mse(const Tensor& x, const Tensor& target);
 
-// The part of the chosen rows (undefined: all) whose largest logit is that of the label, the first
-// one of several equal ones. Not differentiable. Errors as for cross_entropy.
+// The share of rows (all, or those given) whose largest logit, the first of equal ones, stands at
+// their label. No gradient. Error when there is no row.
 double accuracy(const Tensor& logits, const Tensor& labels, const Tensor& rows = {});
 
 }  // namespace lipgrad

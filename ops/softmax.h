@@ -4,13 +4,16 @@
 
 namespace lipgrad {
 
-// softmax(x) = e^x / sum e^x along `dim`, computed from x - max x. x: f32 or f64. With a mask (u8,
-// of x's shape) entries whose mask is 0 take no part and get 0. A row that is empty, all masked or
-// all -infinity becomes 0, with zero gradient.
-Tensor softmax(const Tensor& x, int dim = -1, const Tensor& mask = {});
+// exp(x) / sum exp(x) along one dimension, f32 or f64. A row in which all is -inf becomes 0, with
+// no gradient.
+Tensor softmax(const Tensor& x, int dim = -1);
+// The same over the entries whose mask (u8, broadcast to x) is not 0; the others get 0 and no
+// gradient. A row that is all masked out becomes 0.
+Tensor softmax(const Tensor& x, const Tensor& mask, int dim = -1);
 
-// log softmax(x) = x - log sum e^x. Masked entries get -infinity, and no gradient; a row that is
-// all masked or all -infinity becomes 0, with zero gradient.
-Tensor log_softmax(const Tensor& x, int dim = -1, const Tensor& mask = {});
+// x - log sum exp(x). Entries masked out get -inf and no gradient; a row that is all masked out or
+// all -inf becomes 0, with no gradient.
+Tensor log_softmax(const Tensor& x, int dim = -1);
+Tensor log_softmax(const Tensor& x, const Tensor& mask, int dim = -1);
 
 }  // namespace lipgrad

@@ -1,0 +1,145 @@
+#include <lipgrad/ops/norm.h>
+
+#include <lipgrad/core/check.h>
+#include <lipgrad/core/op.h>
+#include <lipgrad/ops/kernels/norm.h>
+
+namespace lipgrad {
+namespace {
+
+template <class T>
+const T* optional(const Tensor& x) {
+  return x.defined() ? x.data<T>() : nullptr;
+}
+template <class T>
+T* optional_mutable(Tensor& x) {
+  return x.defined() ? x.mutable_data<T>() : nullptr;
+}
+
+std::int64_t columns(const char* op, const Tensor& x,
+                     std::initializer_list<const Tensor*> vectors) {
+  check_same_kind(op, {&x});
+  LIPGRAD_CHECK(x.rank() >= 1 && x.size(-1) > 0,
+                "{}: expects at least one element in the last dimension, got {}", op, x.shape());
+  const std::int64_t cols = x.size(-1);
+  for (const Tensor* v : vectors) {
+    if (!v->defined()) continue;
+    check_same_kind(op, {&x, v});
+    LIPGRAD_CHECK(v->shape() == Shape({cols}), "{}: weight or bias {} does not fit the rows of {}",
+                  op, v->shape(), x.shape());
+  }
+  return cols;
+}
+
+// The gradients of both norms; a null mean stands for rms_norm.
+void backward_of(const char* op, Ctx& ctx, const Tensor& gy, Grads gx, const Tensor& mean,
+                 const Tensor& rstd) {
+  const Tensor &x = ctx.saved(0), &weight = ctx.saved(1);
+  const std::int64_t cols = x.size(-1), rows = x.numel() / cols;
+  Tensor g[3];
+  for (std::size_t i = 0; i < gx.size(); ++i)
+    if (ctx.needs_grad(i)) g[i] = i == 0 ? empty_like(x) : empty({cols}, x.dtype(), x.device());
+  visit_float(op, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    LIPGRAD_LAUNCH(x.device(), norm_backward, rows, cols, x.data<T>(), optional<T>(weight),
+                   optional<T>(mean), rstd.data<T>(), gy.data<T>(), optional_mutable<T>(g[0]),
+                   optional_mutable<T>(g[1]), optional_mutable<T>(g[2]));
+  });
+  for (std::size_t i = 0; i < gx.size(); ++i) gx[i] = std::move(g[i]);
+}
+
+struct LayerNorm {  // x, weight, bias
+  static constexpr auto name = "layer_norm";
+  double eps;
+
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    const Tensor& x = in[0];
+    const std::int64_t cols = columns(name, x, {&in[1], &in[2]}), rows = x.numel() / cols;
+    Tensor y = empty_like(x), mean = empty({rows}, x.dtype(), x.device()), rstd = empty_like(mean);
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), layer_norm, rows, cols, eps, x.data<T>(), optional<T>(in[1]),
+                     optional<T>(in[2]), y.mutable_data<T>(), mean.mutable_data<T>(),
+                     rstd.mutable_data<T>());
+    });
+    ctx.save(x);
+    ctx.save(in[1]);
+    ctx.save(mean);
+    ctx.save(rstd);
+    return y;
+  }
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
+    backward_of(name, ctx, gy, gx, ctx.saved(2), ctx.saved(3));
+  }
+};
+
+struct RmsNorm {  // x, weight
+  static constexpr auto name = "rms_norm";
+  double eps;
+
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    const Tensor& x = in[0];
+    const std::int64_t cols = columns(name, x, {&in[1]}), rows = x.numel() / cols;
+    Tensor y = empty_like(x), rstd = empty({rows}, x.dtype(), x.device());
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), rms_norm, rows, cols, eps, x.data<T>(), optional<T>(in[1]),
+                     y.mutable_data<T>(), rstd.mutable_data<T>());
+    });
+    ctx.save(x);
+    ctx.save(in[1]);
+    ctx.save(rstd);
+    return y;
+  }
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
+    backward_of(name, ctx, gy, gx, Tensor(), ctx.saved(2));
+  }
+};
+
+struct L2Normalize {
+  static constexpr auto name = "l2_normalize";
+  int dim;
+  double eps;
+
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    const Tensor& x = in[0];
+    const std::int64_t outer = x.shape().leading(dim), n = x.shape()[dim],
+                       inner = x.shape().trailing(dim + 1);
+    Tensor y = empty_like(x), norm = empty({outer, inner}, x.dtype(), x.device());
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), l2_normalize, outer, n, inner, eps, x.data<T>(),
+                     y.mutable_data<T>(), norm.mutable_data<T>());
+    });
+    ctx.save(y);
+    ctx.save(norm);
+    return y;
+  }
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
+    const Tensor &y = ctx.saved(0), &norm = ctx.saved(1);
+    const std::int64_t outer = norm.size(0), n = y.shape()[dim], inner = norm.size(1);
+    Tensor g = empty_like(y);
+    visit_float(name, y.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(y.device(), l2_normalize_backward, outer, n, inner, eps, y.data<T>(),
+                     norm.data<T>(), gy.data<T>(), g.mutable_data<T>());
+    });
+    gx[0] = std::move(g);
+  }
+};
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return apply(LayerNorm{eps}, x, weight, bias);
+}
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return apply(RmsNorm{eps}, x, weight);
+}
+Tensor l2_normalize(const Tensor& x, int dim, double eps) {
+  check_same_kind(L2Normalize::name, {&x});
+  LIPGRAD_CHECK(eps > 0, "l2_normalize: eps must be positive, got {}", eps);
+  return apply(L2Normalize{x.shape().normalize_dim(dim, L2Normalize::name), eps}, x);
+}
+
+}  // namespace lipgrad
