@@ -58,7 +58,7 @@ build() {
   [[ $# -gt 0 ]] && targets=(--target "$@")
   if command -v ccache >/dev/null; then
     options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-    export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+    export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=1
   fi
   mkdir -p "build/$preset"
   # A build folder that came from elsewhere is configured anew.
