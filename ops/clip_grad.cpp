@@ -55,8 +55,7 @@ void change(Tensor& x, F&& f) {
 double clip_grad_norm(Module& module, double max_norm) {
   LIPGRAD_CHECK(max_norm > 0, "clip_grad_norm: the largest norm {} must be above 0", max_norm);
   const std::vector<Parameter*> parameters = with_gradient("clip_grad_norm", module);
-  const double norm =
-      std::sqrt(squares_of<float>(parameters) + squares_of<double>(parameters));
+  const double norm = std::sqrt(squares_of<float>(parameters) + squares_of<double>(parameters));
   const double factor = max_norm / (norm + 1e-6);
   if (!std::isfinite(norm) || factor >= 1) return norm;
   for (Parameter* parameter : parameters)

@@ -32,12 +32,13 @@ problems=$(includes | awk '
   {
     place = $1; folder = $2; header = $3
     file = place; sub(/:.*/, "", file)
-    if (header !~ /^lipgrad\//) {
-      # Quotes only inside tools/ (its own parts) and cuda/; generated protobuf code is angled.
-      if ($4 == "quoted" && folder != "tools" && folder != "cuda")
+    # Quotes name a folder's own parts, which tools/ and cuda/ alone have.
+    if ($4 == "quoted") {
+      if (folder != "tools" && folder != "cuda")
         print place ": write <lipgrad/...>, not \"" header "\""
       next
     }
+    if (header !~ /^lipgrad\//) next
     target = header
     sub(/^lipgrad\//, "", target)
     if (target == "config.h") next

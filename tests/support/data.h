@@ -9,7 +9,7 @@
 namespace lipgrad::test {
 
 // A file that is kept with the tests.
-inline std::string golden(const std::string& name) { return LIPGRAD_GOLDEN_DIR "/" + name; }
+std::string golden(const std::string& name);
 
 // A file or folder of the data sets, looked for in $LIPGRAD_DATA and ~/.cache/lipgrad; empty when
 // it is not there, which is reported so that nothing is skipped in silence.
