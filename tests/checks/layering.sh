@@ -32,7 +32,7 @@ problems=$(includes | awk '
   {
     place = $1; folder = $2; header = $3
     file = place; sub(/:.*/, "", file)
-    # Quotes name a folder's own parts, which tools/ and cuda/ alone have.
+    # Quotes name parts of the folder itself, which tools/ and cuda/ alone have.
     if ($4 == "quoted") {
       if (folder != "tools" && folder != "cuda")
         print place ": write <lipgrad/...>, not \"" header "\""
