@@ -1,7 +1,10 @@
 #include <lipgrad/ops/layers.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/ops/dropout.h>
+#include <lipgrad/ops/index.h>
 #include <lipgrad/ops/init.h>
+#include <lipgrad/ops/norm.h>
 
 namespace lipgrad {
 namespace {
@@ -34,6 +37,47 @@ Tensor Linear::forward(const Tensor& x) const {
 Tensor Linear::forward(const CsrMatrix& x) const {
   const ModuleScope scope(path());
   return linear(x, weight, bias ? bias->value() : Tensor(), options_);
+}
+
+LayerNorm::LayerNorm(Module& parent, std::string name, std::int64_t features,
+                     const LayerNormOptions& options)
+    : Module(parent, std::move(name)),
+      features_(checked("LayerNorm", "features", features)),
+      eps_(options.eps) {
+  LIPGRAD_CHECK(eps_ >= 0, "LayerNorm: eps must not be negative, got {}", eps_);
+  if (!options.affine) return;
+  weight.emplace(*this, "weight", Shape{features}, init::ones(), options.dtype);
+  bias.emplace(*this, "bias", Shape{features}, init::zeros(), options.dtype);
+}
+
+Tensor LayerNorm::forward(const Tensor& x) const {
+  const ModuleScope scope(path());
+  LIPGRAD_CHECK(x.rank() >= 1 && x.size(-1) == features_,
+                "LayerNorm: made for rows of {} features, got {}", features_, x.shape());
+  if (!weight) return layer_norm(x, {}, {}, eps_);
+  return layer_norm(x, *weight, *bias, eps_);
+}
+
+Dropout::Dropout(Module& parent, std::string name, double p)
+    : Module(parent, std::move(name)), p_(p) {
+  LIPGRAD_CHECK(p >= 0 && p <= 1, "Dropout: p must be from 0 to 1, got {}", p);
+}
+
+Tensor Dropout::forward(const Tensor& x, Mode mode) const {
+  const ModuleScope scope(path());
+  return dropout(x, p_, mode);
+}
+
+Embedding::Embedding(Module& parent, std::string name, std::int64_t count, std::int64_t features,
+                     const EmbeddingOptions& options)
+    : Module(parent, std::move(name)),
+      weight(*this, "weight",
+             {checked("Embedding", "count", count), checked("Embedding", "features", features)},
+             either(options.initializer, init::normal()), options.dtype) {}
+
+Tensor Embedding::forward(const Tensor& index) const {
+  const ModuleScope scope(path());
+  return embedding(weight, index);
 }
 
 }  // namespace lipgrad

@@ -6,6 +6,7 @@
 
 #include <lipgrad/core/csr_matrix.h>
 #include <lipgrad/core/module.h>
+#include <lipgrad/core/random.h>
 #include <lipgrad/ops/linear.h>
 #include <lipgrad/ops/sequential.h>
 
@@ -37,6 +38,57 @@ class Linear : public Module {
 
  private:
   LinearOptions options_;
+};
+
+struct LayerNormOptions {
+  double eps = 1e-5;
+  bool affine = true;  // learn a scale and a shift of each feature, from 1 and 0
+  DType dtype = f32;
+};
+
+// Normalises each row x(..., features) along its last dimension: layer_norm(). Parameters, unless
+// options.affine is false: weight and bias (features). Error unless features >= 1 and eps >= 0.
+class LayerNorm : public Module {
+ public:
+  LayerNorm(Module& parent, std::string name, std::int64_t features,
+            const LayerNormOptions& options = {});
+
+  Tensor forward(const Tensor& x) const;
+
+  std::optional<Parameter> weight, bias;
+
+ private:
+  std::int64_t features_;
+  double eps_;
+};
+
+// dropout() with probability p while training, the identity in evaluation. Error unless p is in
+// [0, 1].
+class Dropout : public Module {
+ public:
+  Dropout(Module& parent, std::string name, double p);
+
+  Tensor forward(const Tensor& x, Mode mode) const;
+
+ private:
+  double p_;
+};
+
+struct EmbeddingOptions {
+  Initializer initializer{};  // unset: standard normal
+  DType dtype = f32;
+};
+
+// y(..., features) = the rows of weight (count, features) that index(...), i32 or i64, names. Error
+// unless count, features >= 1.
+class Embedding : public Module {
+ public:
+  Embedding(Module& parent, std::string name, std::int64_t count, std::int64_t features,
+            const EmbeddingOptions& options = {});
+
+  Tensor forward(const Tensor& index) const;
+
+  Parameter weight;
 };
 
 }  // namespace lipgrad
