@@ -10,6 +10,8 @@ namespace lipgrad::test {
 
 // A file that is kept with the tests.
 std::string golden(const std::string& name);
+// A file or folder of the checkout.
+std::string checkout(const std::string& name);
 
 // A file or folder of the data sets, looked for in $LIPGRAD_DATA and ~/.cache/lipgrad; empty when
 // it is not there, which is reported so that nothing is skipped in silence.
