@@ -5,6 +5,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/threads.h>
+#include <lipgrad/ops/dropout.h>
 
 namespace lipgrad {
 
@@ -59,6 +60,13 @@ Features row_normalize(const Features& features) {
   });
   if (sparse) return Features(features.sparse().with_values(std::move(to)));
   return Features(std::move(to));
+}
+
+Features dropout(const Features& features, double p, Mode mode) {
+  if (!features.is_sparse()) return dropout(features.dense(), p, mode);
+  if (!mode.is_train() || p == 0) return features;
+  const CsrMatrix& x = features.sparse();
+  return x.with_values(dropout(x.values(), p, mode));
 }
 
 }  // namespace lipgrad

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <lipgrad/core/csr_matrix.h>
+#include <lipgrad/core/random.h>
 #include <lipgrad/core/tensor.h>
 
 namespace lipgrad {
@@ -38,5 +39,9 @@ class Features {
 // Divides each row by the sum of its absolute values; rows of zeros stay. For features that are not
 // negative this is the row normalisation of Kipf and Welling's GCN. No gradient is recorded.
 Features row_normalize(const Features& features);
+
+// Dropout as for tensors (ops/dropout.h); of sparse features the stored values are dropped, which
+// is the same distribution, as zeros stay zeros.
+Features dropout(const Features& features, double p, Mode mode);
 
 }  // namespace lipgrad

@@ -20,6 +20,7 @@ void Catalogue::add(std::string op, std::string kind,
 const Catalogue& all() {
   static const Catalogue catalogue = [] {
     Catalogue c;
+    add_gat(c);
     add_layers(c);
     add_linear(c);
     add_matmul(c);

@@ -1,0 +1,142 @@
+#include <lipgrad/graph/gat_attention.h>
+
+#include <lipgrad/core/check.h>
+#include <lipgrad/core/op.h>
+#include <lipgrad/graph/kernels/gat.h>
+
+namespace lipgrad {
+namespace {
+
+struct GatAttention {
+  static constexpr auto name = "gat_attention";
+  Graph graph;
+  GatForm form;  // without the mask
+  double dropout;
+  std::uint64_t seed, draw;
+
+  // Inputs: z, a_src, a_dst, bias (may be undefined).
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    const Tensor &z = in[0], &a_src = in[1], &a_dst = in[2], &bias = in[3];
+    const std::int64_t nodes = graph.num_nodes(), heads = form.heads;
+    const Tensor keep = draw_keep(z.device());
+    Tensor s_src = empty({nodes, heads}, z.dtype(), z.device());
+    Tensor stats = empty({nodes, 3, heads}, z.dtype(), z.device());
+    Tensor out = empty({nodes, form.mean_heads ? form.features : heads * form.features}, z.dtype(),
+                       z.device());
+    visit_float(name, z.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(z.device(), gat_scores<T>, nodes, nodes, heads, form.features, z.data<T>(),
+                     a_src.data<T>(), a_dst.data<T>(), s_src.mutable_data<T>(),
+                     stats.mutable_data<T>());
+      LIPGRAD_LAUNCH(z.device(), gat_forward<T>, view(false), with(keep), z.data<T>(),
+                     s_src.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
+                     stats.mutable_data<T>(), out.mutable_data<T>());
+    });
+    ctx.save(z);
+    ctx.save(a_src);
+    ctx.save(a_dst);
+    ctx.save(s_src);
+    ctx.save(stats);
+    return out;
+  }
+
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
+    const Tensor &z = ctx.saved(0), &a_src = ctx.saved(1), &a_dst = ctx.saved(2),
+                 &s_src = ctx.saved(3), &stats = ctx.saved(4);
+    const Tensor keep = draw_keep(z.device());
+    const GatForm masked = with(keep);
+    Tensor grad_stats = empty({graph.num_nodes(), 2, form.heads}, z.dtype(), z.device());
+    Tensor grad_bias;
+    if (ctx.needs_grad(3)) grad_bias = empty({gy.size(1)}, z.dtype(), z.device());
+    visit_float(name, z.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(z.device(), gat_backward_targets<T>, view(false), masked, z.data<T>(),
+                     s_src.data<T>(), stats.data<T>(), gy.data<T>(), grad_stats.mutable_data<T>(),
+                     grad_bias.defined() ? grad_bias.mutable_data<T>() : nullptr);
+      if (grad_bias.defined()) gx[3] = grad_bias;
+      if (!ctx.needs_grad(0) && !ctx.needs_grad(1) && !ctx.needs_grad(2)) return;
+      Tensor grad_z = empty_like(z), grad_a_src = empty_like(a_src), grad_a_dst = empty_like(a_dst);
+      LIPGRAD_LAUNCH(z.device(), gat_backward_sources<T>, view(true), masked, z.data<T>(),
+                     s_src.data<T>(), stats.data<T>(), grad_stats.data<T>(), gy.data<T>(),
+                     a_src.data<T>(), a_dst.data<T>(), grad_z.mutable_data<T>(),
+                     grad_a_src.mutable_data<T>(), grad_a_dst.mutable_data<T>());
+      if (ctx.needs_grad(0)) gx[0] = grad_z;
+      if (ctx.needs_grad(1)) gx[1] = grad_a_src;
+      if (ctx.needs_grad(2)) gx[2] = grad_a_dst;
+    });
+  }
+
+ private:
+  GatGraph view(bool reverse) const {
+    const CsrPattern& edges = graph.pattern();
+    GatGraph g;
+    g.targets = g.sources = graph.num_nodes();
+    g.offsets = edges.offsets().data<std::int64_t>();
+    g.source = edges.columns().data<std::int32_t>();
+    if (reverse) {
+      g.reverse_offsets = graph.reverse().offsets().data<std::int64_t>();
+      g.reverse_target = graph.reverse().columns().data<std::int32_t>();
+      g.reverse_edge = graph.reverse_order().data<std::int64_t>();
+    }
+    return g;
+  }
+
+  // The mask of this op's draw, a bit for each edge and head; undefined without dropout.
+  Tensor draw_keep(Device device) const {
+    if (dropout == 0) return {};
+    const std::int64_t edges = graph.num_edges() + (form.self_loops ? graph.num_nodes() : 0);
+    Tensor keep = empty({edges, (form.heads + 7) / 8}, u8, device);
+    LIPGRAD_LAUNCH(device, gat_keep, edges, form.heads, dropout, seed, draw,
+                   keep.mutable_data<std::uint8_t>());
+    return keep;
+  }
+  GatForm with(const Tensor& keep) const {
+    GatForm masked = form;
+    if (keep.defined()) masked.keep = keep.data<std::uint8_t>();
+    return masked;
+  }
+};
+
+void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tensor& a_dst,
+           const Tensor& bias, const GatAttentionOptions& options) {
+  constexpr auto op = GatAttention::name;
+  check_same_kind(op, {&z, &a_src, &a_dst});
+  LIPGRAD_CHECK(a_src.rank() == 2 && a_src.numel() > 0 && a_src.shape() == a_dst.shape(),
+                "{}: a_src and a_dst must both be (heads, features), got {} and {}", op,
+                a_src.shape(), a_dst.shape());
+  const std::int64_t nodes = graph.num_nodes(), heads = a_src.size(0), features = a_src.size(1);
+  LIPGRAD_CHECK(
+      z.shape() == Shape({nodes, heads * features}) || z.shape() == Shape({nodes, heads, features}),
+      "{}: z must be ({}, {}) or ({}, {}, {}) for {} nodes and {} heads of {} features, got {}", op,
+      nodes, heads * features, nodes, heads, features, nodes, heads, features, z.shape());
+  if (bias.defined()) {
+    check_same_kind(op, {&z, &bias});
+    const std::int64_t width = options.mean_heads ? features : heads * features;
+    LIPGRAD_CHECK(bias.shape() == Shape{width}, "{}: bias must be ({}), got {}", op, width,
+                  bias.shape());
+  }
+  LIPGRAD_CHECK(options.dropout >= 0 && options.dropout <= 1,
+                "{}: dropout must be from 0 to 1, got {}", op, options.dropout);
+}
+
+}  // namespace
+
+Tensor gat_attention(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tensor& a_dst,
+                     const Tensor& bias, const GatAttentionOptions& options, Mode mode) {
+  check(graph, z, a_src, a_dst, bias, options);
+  GatAttention op{graph, {}, 0, 0, 0};
+  op.form.heads = a_src.size(0);
+  op.form.features = a_src.size(1);
+  op.form.negative_slope = options.negative_slope;
+  op.form.self_loops = options.self_loops;
+  op.form.mean_heads = options.mean_heads;
+  if (mode.is_train() && options.dropout > 0) {
+    op.dropout = options.dropout;
+    op.form.keep_scale = options.dropout < 1 ? 1 / (1 - options.dropout) : 0;
+    op.seed = mode.rng().seed();
+    op.draw = mode.rng().take_draw();
+  }
+  return apply(std::move(op), z, a_src, a_dst, bias);
+}
+
+}  // namespace lipgrad

@@ -1,0 +1,51 @@
+#include <lipgrad/graph/gat_conv.h>
+
+#include <utility>
+
+#include <lipgrad/core/check.h>
+#include <lipgrad/graph/gat_attention.h>
+#include <lipgrad/ops/init.h>
+
+namespace lipgrad {
+namespace {
+
+const GatConvOptions& checked(const GatConvOptions& o) {
+  LIPGRAD_CHECK(o.in >= 1 && o.out >= 1 && o.heads >= 1,
+                "GatConv: in, out and heads must be at least 1, got {}, {} and {}", o.in, o.out,
+                o.heads);
+  LIPGRAD_CHECK(o.attention_dropout >= 0 && o.attention_dropout <= 1,
+                "GatConv: attention_dropout must be from 0 to 1, got {}", o.attention_dropout);
+  return o;
+}
+
+}  // namespace
+
+GatConv::GatConv(Module& parent, std::string name, const GatConvOptions& options)
+    : Module(parent, std::move(name)),
+      lin(*this, "lin", options.in, checked(options).heads * options.out,
+          {.bias = false, .weight_initializer = init::xavier_uniform(), .dtype = options.dtype}),
+      att_src(*this, "att_src", {options.heads, options.out}, init::xavier_uniform(),
+              options.dtype),
+      att_dst(*this, "att_dst", {options.heads, options.out}, init::xavier_uniform(),
+              options.dtype),
+      options_(options) {
+  if (options.bias)
+    bias.emplace(*this, "bias", Shape{(options.concat ? options.heads : 1) * options.out},
+                 init::zeros(), options.dtype);
+}
+
+Tensor GatConv::forward(const Graph& graph, const Features& x, Mode mode) const {
+  const ModuleScope scope(path());
+  LIPGRAD_CHECK(x.rows() == graph.num_nodes() && x.cols() == options_.in,
+                "GatConv: features must be ({}, {}) for this graph and layer, got ({}, {})",
+                graph.num_nodes(), options_.in, x.rows(), x.cols());
+  const Tensor z = x.is_sparse() ? lin.forward(x.sparse()) : lin.forward(x.dense());
+  return gat_attention(graph, z, att_src, att_dst, bias ? bias->value() : Tensor(),
+                       {.negative_slope = options_.negative_slope,
+                        .self_loops = options_.self_loops,
+                        .dropout = options_.attention_dropout,
+                        .mean_heads = !options_.concat},
+                       mode);
+}
+
+}  // namespace lipgrad

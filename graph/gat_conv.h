@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <lipgrad/core/module.h>
+#include <lipgrad/graph/features.h>
+#include <lipgrad/graph/graph.h>
+#include <lipgrad/ops/layers.h>
+
+namespace lipgrad {
+
+struct GatConvOptions {
+  std::int64_t in = 0;   // features of a node that come in
+  std::int64_t out = 0;  // features of a head that go out
+  std::int64_t heads = 1;
+  bool concat = true;  // heads side by side: heads * out features go out; else their mean, out
+  bool self_loops = true;
+  double negative_slope = 0.2;
+  double attention_dropout = 0;
+  bool bias = true;
+  DType dtype = f32;
+};
+
+// The graph attention layer (Velickovic et al., ICLR 2018): y = gat_attention(graph, x lin^T, ...),
+// see gat_attention.h. Its parameters are, by name and initialiser, those of GATConv in PyTorch
+// Geometric: lin.weight (heads out, in), att_src and att_dst (heads, out), all Glorot uniform, and
+// bias, zeros. Error unless in, out, heads >= 1.
+class GatConv : public Module {
+ public:
+  GatConv(Module& parent, std::string name, const GatConvOptions& options);
+
+  // x: (N, in), dense or sparse. Returns (N, heads * out), or (N, out) without concat.
+  Tensor forward(const Graph& graph, const Features& x, Mode mode) const;
+
+  const GatConvOptions& options() const { return options_; }
+
+  Linear lin;
+  Parameter att_src, att_dst;
+  std::optional<Parameter> bias;
+
+ private:
+  GatConvOptions options_;
+};
+
+}  // namespace lipgrad

@@ -1,0 +1,117 @@
+#include <lipgrad/graph/gat_attention.h>
+#include <lipgrad/graph/gat_conv.h>
+#include <lipgrad/models/gat.h>
+
+#include "catalogue/families.h"
+
+namespace lipgrad::catalogue {
+namespace {
+
+// Repeated edges, self-loops, a node that all others point to, and nodes 3 and 7 without edges.
+Graph graph_of(std::int64_t nodes, std::int64_t edges) {
+  Generator rng{17};
+  const Tensor drawn = rand_int({edges, 2}, nodes > 0 ? nodes : 1, rng);
+  std::vector<std::int64_t> ends;
+  const auto add = [&](std::int64_t from, std::int64_t to) {
+    if (from == 3 || from == 7 || to == 3 || to == 7) return;
+    ends.push_back(from);
+    ends.push_back(to);
+  };
+  for (std::int64_t k = 0; k < edges; ++k) {
+    const std::int64_t from = drawn.data<std::int64_t>()[2 * k],
+                       to = drawn.data<std::int64_t>()[2 * k + 1];
+    add(from, to);
+    if (k % 5 == 0) add(from, to);
+    if (k % 7 == 0) add(from, from);
+  }
+  for (std::int64_t node = 1; node < nodes; ++node) add(node, 0);
+  const auto count = static_cast<std::int64_t>(ends.size() / 2);
+  return Graph(nodes, from_vector({count, 2}, ends));
+}
+
+void add_attention(Catalogue& c, const char* kind, const Graph& graph, std::int64_t heads,
+                   std::int64_t features, GatAttentionOptions options, bool biased = true,
+                   GradcheckOptions check = {}) {
+  const std::int64_t nodes = graph.num_nodes();
+  c.add(
+      "gat_attention", kind,
+      [=](Generator& rng) {
+        std::vector<Tensor> inputs{randn({nodes, heads * features}, f64, rng),
+                                   randn({heads, features}, f64, rng),
+                                   randn({heads, features}, f64, rng)};
+        if (biased) {
+          const std::int64_t width = options.mean_heads ? features : heads * features;
+          inputs.push_back(randn({width}, f64, rng));
+        }
+        return inputs;
+      },
+      [=](Inputs in) {
+        Generator rng{5};  // the same mask in every call
+        return gat_attention(graph, in[0], in[1], in[2], in.size() > 3 ? in[3] : Tensor(), options,
+                             options.dropout > 0 ? Mode::train(rng) : Mode::eval());
+      },
+      check);
+}
+
+struct OneConv : Module {
+  explicit OneConv(const GatConvOptions& options) : conv(*this, "conv", options) {}
+  GatConv conv;
+};
+
+template <class M, class Forward>
+void add_module(Catalogue& c, const char* op, const char* kind,
+                std::function<std::shared_ptr<M>()> make, std::int64_t in, Forward forward) {
+  Case one;
+  one.op = op;
+  one.kind = kind;
+  one.make = [=](Generator& rng) {
+    const std::shared_ptr<M> module = make();
+    // Biases too: at zeros, nodes that dropout leaves without features sit on ELU's kink.
+    for (Parameter* p : module->parameters()) p->set_value(randn(p->shape(), f64, rng));
+    return Instance{{randn({9, in}, f64, rng)},
+                    [=](Inputs inputs) { return std::vector<Tensor>{forward(*module, inputs[0])}; },
+                    module};
+  };
+  c.add(std::move(one));
+}
+
+}  // namespace
+
+void add_gat(Catalogue& c) {
+  add_attention(c, "normal", graph_of(9, 20), 2, 3, {});
+  add_attention(c, "concatenated, eight heads", graph_of(12, 30), 8, 8, {}, false);
+  add_attention(c, "mean of heads", graph_of(9, 20), 3, 5, {.mean_heads = true});
+  add_attention(c, "dropout", graph_of(9, 30), 4, 3, {.dropout = 0.4});
+  add_attention(c, "dropout, mean of heads", graph_of(9, 30), 4, 3,
+                {.dropout = 0.4, .mean_heads = true});
+  add_attention(c, "zero rows", graph_of(9, 12), 1, 7, {.self_loops = false},
+                false);  // nodes 3 and 7
+  add_attention(c, "slope 0", graph_of(9, 20), 2, 3, {.negative_slope = 0});
+  // One node with edges, another without. (A single edge has no gradient through its weight.)
+  add_attention(c, "one row", Graph(2, from_values<std::int64_t>({3, 2}, {0, 0, 1, 0, 1, 0})), 2, 3,
+                {.self_loops = false});
+  add_attention(c, "empty", graph_of(0, 0), 2, 3, {}, true, {.zero_gradient = true});
+  add_attention(c, "large", graph_of(300, 2000), 4, 8, {});
+
+  const Graph graph = graph_of(9, 20);
+  add_module<OneConv>(
+      c, "GatConv", "normal",
+      [] {
+        return std::make_shared<OneConv>(
+            GatConvOptions{.in = 4, .out = 3, .heads = 2, .dtype = f64});
+      },
+      4, [=](OneConv& m, const Tensor& x) { return m.conv.forward(graph, x, Mode::eval()); });
+  add_module<Gat>(
+      c, "Gat", "normal",
+      [] {
+        return std::make_shared<Gat>(GatOptions{
+            .in = 4, .out = 3, .layers = 3, .heads = 2, .hidden = 3, .dropout = 0.3, .dtype = f64});
+      },
+      4,
+      [=](Gat& m, const Tensor& x) {
+        Generator rng{11};
+        return m.forward(graph, x, Mode::train(rng));
+      });
+}
+
+}  // namespace lipgrad::catalogue
