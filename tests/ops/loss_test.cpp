@@ -1,0 +1,72 @@
+#include <lipgrad/ops/loss.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include <lipgrad/core/error.h>
+#include <lipgrad/core/tape.h>
+
+namespace lipgrad {
+namespace {
+
+TEST_CASE("cross_entropy, bce_with_logits, mse at small examples") {
+  const Tensor x = from_values<double>({3, 2}, {0, 0, 1, 3, 5, 5});
+  const Tensor labels = from_values<std::int64_t>({3}, {0, 0, 1});
+  const double second = std::log(1 + std::exp(2.0)), ln2 = std::log(2.0);
+  CHECK(cross_entropy(x, labels).item() == doctest::Approx((2 * ln2 + second) / 3));
+  CHECK(cross_entropy(x, labels.to(i32), {.rows = from_values<std::int64_t>({2}, {1, 1})}).item() ==
+        doctest::Approx(second));
+  CHECK(cross_entropy(x, labels,
+                      {.rows = from_values<std::int32_t>({1}, {1}), .label_smoothing = 0.5})
+            .item() == doctest::Approx(second - 0.5));
+  // Labels of rows that do not count need not be classes.
+  const Tensor some = from_values<std::int64_t>({3}, {-1, 0, 99});
+  CHECK(cross_entropy(x, some, {.rows = from_values<std::int64_t>({1}, {1})}).item() ==
+        doctest::Approx(second));
+  const Tensor targets = from_values<double>({2}, {1, 0.25}),
+               logits = from_values<double>({2}, {0, 2});
+  CHECK(bce_with_logits(logits, targets).item() ==
+        doctest::Approx(
+            (ln2 + 0.25 * std::log(1 + std::exp(-2.0)) + 0.75 * std::log(1 + std::exp(2.0))) / 2));
+  CHECK(mse(logits, targets).item() == doctest::Approx((1 + 1.75 * 1.75) / 2));
+}
+
+TEST_CASE("cross_entropy gives rows that do not count no gradient") {
+  Tape tape;
+  const Tensor x = tape.watch(zeros({3, 2}, f64)), labels = zeros({3}, i64);
+  const Tensor g =
+      tape.grad(cross_entropy(x, labels, {.rows = from_values<std::int64_t>({1}, {2})}), {x})[0];
+  CHECK(g.to_vector<double>() == std::vector<double>{0, 0, 0, 0, -0.5, 0.5});
+}
+
+TEST_CASE("accuracy") {
+  const Tensor x = from_values<float>({3, 2}, {0, 0, 1, 3, 5, 4}),
+               labels = from_values<std::int32_t>({3}, {0, 0, 0});
+  CHECK(accuracy(x, labels) == doctest::Approx(2.0 / 3));
+  CHECK(accuracy(x, labels, from_values<std::int64_t>({2}, {0, 2})) == 1);
+}
+
+TEST_CASE("losses name what does not fit") {
+  const Tensor x = ones({3, 2}), labels = zeros({3}, i64);
+  CHECK_THROWS_WITH_AS(cross_entropy(ones({3}), labels),
+                       "cross_entropy: expects logits of shape (N, C), got (3)", Error);
+  CHECK_THROWS_WITH_AS(
+      cross_entropy(x, zeros({4}, i64)),
+      "cross_entropy: expects i32 or i64 labels of shape (3), got i64 of shape (4)", Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(x, full({3}, 2, i64)),
+                       "cross_entropy: label 2 of row 0 is not in [0, 2)", Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(x, labels, {.rows = from_values<std::int64_t>({2}, {0, 3})}),
+                       "cross_entropy: row 3 at position 1 is not in [0, 3)", Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(x, labels, {.rows = zeros({0}, i64)}),
+                       "cross_entropy: no rows to average over in (3, 2)", Error);
+  CHECK_THROWS_WITH_AS(cross_entropy(x, labels, {.label_smoothing = 2}),
+                       "cross_entropy: label_smoothing must lie in [0, 1], got 2", Error);
+  CHECK_THROWS_WITH_AS(mse(x, ones({2})), "mse: shapes (3, 2) and (2) differ", Error);
+  CHECK_THROWS_WITH_AS(bce_with_logits(ones({0}), ones({0})),
+                       "bce_with_logits: nothing to average in (0)", Error);
+  CHECK_THROWS_AS(accuracy(x, ones({3})), Error);
+}
+
+}  // namespace
+}  // namespace lipgrad
