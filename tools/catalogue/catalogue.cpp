@@ -27,6 +27,14 @@ const Catalogue& all() {
     add_recompute(c);
     add_shape(c);
     add_spmm(c);
+    add_elementwise(c);
+    add_activation(c);
+    add_reduce(c);
+    add_softmax(c);
+    add_norm(c);
+    add_index(c);
+    add_dropout(c);
+    add_loss(c);
     return c;
   }();
   return catalogue;

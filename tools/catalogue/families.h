@@ -12,5 +12,13 @@ void add_matmul(Catalogue& c);
 void add_recompute(Catalogue& c);
 void add_shape(Catalogue& c);
 void add_spmm(Catalogue& c);
+void add_elementwise(Catalogue& c);
+void add_activation(Catalogue& c);
+void add_reduce(Catalogue& c);
+void add_softmax(Catalogue& c);
+void add_norm(Catalogue& c);
+void add_index(Catalogue& c);
+void add_dropout(Catalogue& c);
+void add_loss(Catalogue& c);
 
 }  // namespace lipgrad::catalogue

@@ -1,0 +1,19 @@
+#include <lipgrad/ops/dropout.h>
+
+#include "catalogue/families.h"
+
+namespace lipgrad::catalogue {
+
+void add_dropout(Catalogue& c) {
+  for (auto& [kind, shape] : std::vector<std::pair<const char*, Shape>>{
+           {"normal", {3, 7}}, {"one row", {1, 9}}, {"empty", {0, 4}}, {"large", {100, 90}}})
+    c.add(
+        "dropout", kind,
+        [shape = shape](Generator& rng) { return std::vector<Tensor>{randn(shape, f64, rng)}; },
+        [](Inputs in) {
+          Generator rng{3};  // the same draw at every call
+          return dropout(in[0], 0.4, Mode::train(rng));
+        });
+}
+
+}  // namespace lipgrad::catalogue

@@ -1,0 +1,43 @@
+#include <lipgrad/ops/loss.h>
+
+#include "catalogue/families.h"
+
+namespace lipgrad::catalogue {
+namespace {
+
+// cross_entropy with labels 0, 2, 4, ... modulo the classes.
+void add_cross_entropy(Catalogue& c, const char* kind, std::int64_t rows, std::int64_t classes,
+                       std::vector<std::int64_t> chosen, double smoothing, DType dtype = i64) {
+  Tensor labels = zeros({rows}, i64);
+  for (std::int64_t i = 0; i < rows; ++i) labels.mutable_data<std::int64_t>()[i] = 2 * i % classes;
+  CrossEntropyOptions options{.label_smoothing = smoothing};
+  if (!chosen.empty())
+    options.rows = from_vector<std::int64_t>({std::int64_t(chosen.size())}, chosen);
+  c.add(
+      "cross_entropy", kind,
+      [=](Generator& rng) {
+        return std::vector<Tensor>{randn({rows, classes}, f64, rng)};
+      },
+      [=, labels = labels.to(dtype)](Inputs in) { return cross_entropy(in[0], labels, options); });
+}
+
+}  // namespace
+
+void add_loss(Catalogue& c) {
+  add_cross_entropy(c, "normal", 5, 4, {}, 0);
+  add_cross_entropy(c, "one row", 1, 4, {}, 0, i32);
+  add_cross_entropy(c, "chosen rows, one twice", 5, 4, {3, 0, 3}, 0);
+  add_cross_entropy(c, "label smoothing", 5, 4, {1, 2}, 0.1, i32);
+  add_cross_entropy(c, "large", 90, 30, {}, 0.1);
+  // Probabilities and plain numbers as targets; both arguments have gradients.
+  for (auto& [kind, shape] : std::vector<std::pair<const char*, Shape>>{
+           {"normal", {3, 4}}, {"one row", {1, 5}}, {"large", {40, 70}}}) {
+    const auto pair = [shape = shape](Generator& rng) {
+      return std::vector<Tensor>{randn(shape, f64, rng), rand_uniform(shape, 0, 1, f64, rng)};
+    };
+    c.add("bce_with_logits", kind, pair, [](Inputs in) { return bce_with_logits(in[0], in[1]); });
+    c.add("mse", kind, pair, [](Inputs in) { return mse(in[0], in[1]); });
+  }
+}
+
+}  // namespace lipgrad::catalogue
