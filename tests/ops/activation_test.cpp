@@ -8,6 +8,8 @@
 #include <lipgrad/core/npz.h>
 #include <lipgrad/core/tape.h>
 
+#include "support/data.h"
+
 namespace lipgrad {
 namespace {
 
@@ -35,20 +37,22 @@ TEST_CASE("activation gradients at the kink") {
   }
 }
 
-// tests/golden/gelu.npz: PyTorch's exact GELU in float64 and its derivative.
-TEST_CASE("gelu against PyTorch's values") {
-  const auto golden = load_npz(LIPGRAD_GOLDEN_DIR "/gelu.npz");
-  const Tensor &x = golden.at("in.x"), &y = golden.at("out.y"), &slope = golden.at("gin.x");
-  for (DType dtype : {f64, f32}) {
-    Tape tape;
-    const Tensor at = tape.watch(x.to(dtype)), value = gelu(at);
-    const Tensor g = tape.grad(value, {at}, ones(x.shape(), dtype))[0].to(f64);
-    const Tensor got = value.detach().to(f64);
-    for (std::int64_t i = 0; i < x.numel(); ++i) {
-      const double tolerance = dtype == f64 ? 1e-14 : 1e-6,
-                   size = std::max(1.0, std::abs(y.data<double>()[i]));
-      CHECK(std::abs(got.data<double>()[i] - y.data<double>()[i]) <= tolerance * size);
-      CHECK(std::abs(g.data<double>()[i] - slope.data<double>()[i]) <= tolerance * 2);
+TEST_CASE("gelu against PyTorch's values and derivatives") {
+  const auto golden = load_npz(test::golden("gelu/torch.npz"));
+  const Tensor& x = golden.at("x");
+  for (const std::string form : {"none", "tanh"}) {
+    const double* y = golden.at("y_" + form).data<double>();
+    const double* slope = golden.at("slope_" + form).data<double>();
+    for (DType dtype : {f64, f32}) {
+      Tape tape;
+      const Tensor at = tape.watch(x.to(dtype)), value = form == "none" ? gelu(at) : gelu_tanh(at);
+      const Tensor g = tape.grad(value, {at}, ones(x.shape(), dtype))[0].to(f64);
+      const Tensor got = value.detach().to(f64);
+      const double tolerance = dtype == f64 ? 2e-15 : 1e-6;
+      for (std::int64_t i = 0; i < x.numel(); ++i) {
+        CHECK(std::abs(got.data<double>()[i] - y[i]) <= tolerance * std::max(1.0, std::abs(y[i])));
+        CHECK(std::abs(g.data<double>()[i] - slope[i]) <= tolerance);
+      }
     }
   }
 }
