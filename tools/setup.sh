@@ -32,16 +32,17 @@ install_packages() {
       as_root=(sudo -n)
     else
       echo "These Debian packages are missing: ${missing[*]}"
-      echo "Install them with this line, then run $(basename "$0") again:"
-      echo "  sudo apt-get install -y --no-install-recommends ${missing[*]}"
+      echo "Install them with this line, then run tools/$(basename "$0") again:"
+      echo "  sudo apt-get update && sudo apt-get install -y --no-install-recommends ${missing[*]}"
       exit 1
     fi
   fi
   say "Installing the Debian packages that are missing: ${missing[*]}"
+  echo "(this can take some minutes)"
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq
-    -o DPkg::Lock::Timeout=300)
+    -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
   "${apt[@]}" update || echo "The package lists could not be refreshed; trying with those here."
-  "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null ||
+  "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >/dev/null ||
     die "apt-get could not install: ${missing[*]}"
 }
 
