@@ -54,7 +54,7 @@ int run(const Options& options) {
     for (std::size_t i = 0; i < cases.size(); ++i) {
       const catalogue::Case& c = cases[i];
       auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.op == c.op; });
-      if (row == rows.end()) row = rows.insert(rows.end(), Row{.op = c.op});
+      if (row == rows.end()) row = rows.insert(rows.end(), Row{c.op, 0, {}, 0, {}});
       const catalogue::Outcome outcome = catalogue::check(c);
       ++row->cases;
       row->kinks += outcome.kinks;
