@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lipgrad/graph/generated_graph.h>
+#include <lipgrad/graph/node_data.h>
+
+namespace lipgrad {
+
+struct NodeDataOptions {
+  // The folder with the data sets. Empty: $LIPGRAD_DATA, then ~/.cache/lipgrad. The files may lie
+  // in the folder itself or in its subfolder planetoid, npz or heterophilous.
+  std::string root = {};
+  // Whether features are a CsrMatrix. Unset: where less than a quarter of them is nonzero.
+  std::optional<bool> sparse_features = {};
+  // Whether rows of features are divided by their sums (row_normalize). Unset: for cora, citeseer
+  // and pubmed, as their papers do; not for the others.
+  std::optional<bool> row_normalize = {};
+  SelfLoops self_loops = SelfLoops::remove;
+  // Which of several splits in a file.
+  std::int64_t split = 0;
+};
+
+// Planetoid's citation networks with their public split, from the original files
+// ind.<name>.{x,y,tx,ty,allx,ally,graph,test.index}. name: "cora" (2708 nodes, 1433 features, 7
+// classes; 140 train, 500 validation, 1000 test nodes), "citeseer" (3327, 3703, 6; 120, 500, 1000)
+// or "pubmed" (19717, 500, 3; 60, 500, 1000); any other <name> works when its files are there.
+// Error when files are missing, with the folders looked into and how to get them.
+NodeData load_planetoid(const std::string& name, const NodeDataOptions& options = {});
+
+// A data set in one .npz file, in one of three layouts, N nodes and E edges (each listed once or in
+// both directions):
+//   x_shape (2), x_indptr (N + 1), x_indices, x_data, edges (E, 2), y (N), and masks (N)
+//     train_mask, val_mask, test_mask;
+//   node_features (N, F), node_labels (N), edges (E, 2), train_masks, val_masks, test_masks
+//     (splits, N), as published with Platonov et al.: A critical look at the evaluation of GNNs
+//     under heterophily, 2023;
+//   adj_shape, adj_indptr, adj_indices, attr_shape, attr_indptr, attr_indices, attr_data, labels
+//     (N), as published with Shchur et al., 2018; it has no split: see random_split().
+NodeData load_npz_dataset(const std::string& path, const NodeDataOptions& options = {});
+
+// Any of the above: "generated" (generated_citation_graph with its defaults and seed 0), a name
+// that known_node_data() lists, or the path of a .npz file (it ends in ".npz").
+NodeData load_node_data(const std::string& name_or_path, const NodeDataOptions& options = {});
+
+// The names that load_node_data() knows, whether or not their files are there.
+std::vector<std::string> known_node_data();
+
+}  // namespace lipgrad

@@ -1,0 +1,64 @@
+#include <lipgrad/graph/node_data.h>
+
+#include <algorithm>
+#include <vector>
+
+#include <lipgrad/core/check.h>
+
+namespace lipgrad {
+
+void check_node_data(const NodeData& data) {
+  const std::int64_t nodes = data.graph.num_nodes();
+  LIPGRAD_CHECK(data.features.defined() && data.features.rows() == nodes,
+                "{}: features of {} nodes, but a graph of {}", data.name,
+                data.features.defined() ? data.features.rows() : 0, nodes);
+  LIPGRAD_CHECK(
+      data.labels.defined() && data.labels.dtype() == i64 && data.labels.shape() == Shape{nodes},
+      "{}: labels must be i64 of shape ({}), got {}", data.name, nodes, data.labels.str());
+  const std::int64_t* label = data.labels.data<std::int64_t>();
+  for (std::int64_t i = 0; i < nodes; ++i)
+    LIPGRAD_CHECK(label[i] >= 0 && label[i] < data.num_classes,
+                  "{}: node {} has the label {}; labels must be in [0, {})", data.name, i, label[i],
+                  data.num_classes);
+  std::vector<bool> used(static_cast<std::size_t>(nodes));
+  for (const Tensor* part : {&data.train, &data.val, &data.test}) {
+    LIPGRAD_CHECK(part->defined() && part->dtype() == i64 && part->rank() == 1,
+                  "{}: the parts of the split must be i64 of rank 1, got {}", data.name,
+                  part->str());
+    const std::int64_t* id = part->data<std::int64_t>();
+    for (std::int64_t i = 0; i < part->numel(); ++i) {
+      LIPGRAD_CHECK(id[i] >= 0 && id[i] < nodes, "{}: the split names node {} of {}", data.name,
+                    id[i], nodes);
+      LIPGRAD_CHECK((i == 0 || id[i - 1] < id[i]) && !used[static_cast<std::size_t>(id[i])],
+                    "{}: the split names node {} twice or out of order", data.name, id[i]);
+      used[static_cast<std::size_t>(id[i])] = true;
+    }
+  }
+}
+
+void random_split(NodeData& data, std::int64_t train_per_class, std::int64_t val_per_class,
+                  Generator& rng) {
+  LIPGRAD_CHECK(train_per_class >= 0 && val_per_class >= 0,
+                "random_split: {} and {} nodes a class; expected none or more", train_per_class,
+                val_per_class);
+  const std::int64_t nodes = data.graph.num_nodes();
+  const Tensor order = rand_permutation(nodes, rng);
+  const std::int64_t* label = data.labels.data<std::int64_t>();
+  std::vector<std::int64_t> taken(static_cast<std::size_t>(data.num_classes));
+  std::vector<std::int64_t> parts[3];
+  for (std::int64_t i = 0; i < nodes; ++i) {
+    const std::int64_t node = order.data<std::int64_t>()[i];
+    const std::int64_t before = taken[static_cast<std::size_t>(label[node])]++;
+    const int part = before < train_per_class                   ? 0
+                     : before - train_per_class < val_per_class ? 1
+                                                                : 2;
+    parts[part].push_back(node);
+  }
+  Tensor* const split[3] = {&data.train, &data.val, &data.test};
+  for (int p = 0; p < 3; ++p) {
+    std::sort(parts[p].begin(), parts[p].end());
+    *split[p] = from_vector({static_cast<std::int64_t>(parts[p].size())}, parts[p]);
+  }
+}
+
+}  // namespace lipgrad
