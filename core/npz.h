@@ -57,6 +57,8 @@ class NpzFile {
   NpzFile(NpzFile&&) = default;
   NpzFile& operator=(NpzFile&&) = default;
 
+  // The path, or what stands for it in errors.
+  const std::string& file() const { return archive_.file(); }
   // Names as numpy gives them (without ".npy"), in the order of the archive.
   const std::vector<std::string>& names() const { return names_; }
   bool contains(const std::string& name) const { return index_.contains(name); }

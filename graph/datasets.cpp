@@ -148,8 +148,8 @@ namespace {
 // The arrays of one .npz data set, with errors that name the file.
 class NpzData {
  public:
-  NpzData(const std::string& path, const NodeDataOptions& options)
-      : path_(path), file_(path), options_(options) {}
+  NpzData(const NpzFile& file, const NodeDataOptions& options)
+      : path_(file.file()), file_(file), options_(options) {}
 
   NodeData load() {
     NodeData data;
@@ -190,9 +190,14 @@ class NpzData {
   }
 
   void fill_heterophilous(NodeData& data) {
-    data.features = finish_features(tensor("node_features", 2).to(f32), options_, false);
-    set_graph(data);
+    // The labels first: they take memory, while a million rows of no features take none.
     data.labels = integers("node_labels");
+    const Tensor features = tensor("node_features", 2);
+    LIPGRAD_CHECK(features.size(0) == data.labels.numel(),
+                  "{}: 'node_features' has the shape {}, but there are {} labels", path_,
+                  features.shape(), data.labels.numel());
+    data.features = finish_features(features.to(f32), options_, false);
+    set_graph(data);
     Tensor* const split[] = {&data.train, &data.val, &data.test};
     const char* const masks[] = {"train_masks", "val_masks", "test_masks"};
     for (int part = 0; part < 3; ++part) {
@@ -275,20 +280,24 @@ class NpzData {
   void set_classes(NodeData& data) const {
     const std::int64_t* label = data.labels.data<std::int64_t>();
     const std::int64_t count = data.labels.numel();
-    data.num_classes = count > 0 ? *std::max_element(label, label + count) + 1 : 0;
-    LIPGRAD_CHECK(data.num_classes <= count, "{}: a label of {} among {} nodes", path_,
-                  data.num_classes - 1, count);
+    const std::int64_t largest = count > 0 ? *std::max_element(label, label + count) : -1;
+    LIPGRAD_CHECK(largest < count, "{}: a label of {} among {} nodes", path_, largest, count);
+    data.num_classes = largest + 1;
   }
 
   const std::string& path_;
-  NpzFile file_;
+  const NpzFile& file_;
   const NodeDataOptions& options_;
 };
 
 }  // namespace
 
 NodeData load_npz_dataset(const std::string& path, const NodeDataOptions& options) {
-  return NpzData(path, options).load();
+  return load_npz_dataset(NpzFile(path), options);
+}
+
+NodeData load_npz_dataset(const NpzFile& file, const NodeDataOptions& options) {
+  return NpzData(file, options).load();
 }
 
 NodeData load_node_data(const std::string& name, const NodeDataOptions& options) {

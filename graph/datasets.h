@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <lipgrad/core/npz.h>
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/node_data.h>
 
@@ -41,6 +42,8 @@ NodeData load_planetoid(const std::string& name, const NodeDataOptions& options 
 //   adj_shape, adj_indptr, adj_indices, attr_shape, attr_indptr, attr_indices, attr_data, labels
 //     (N), as published with Shchur et al., 2018; it has no split: see random_split().
 NodeData load_npz_dataset(const std::string& path, const NodeDataOptions& options = {});
+// The same from an archive that is open already.
+NodeData load_npz_dataset(const NpzFile& file, const NodeDataOptions& options = {});
 
 // Any of the above: "generated" (generated_citation_graph with its defaults and seed 0), a name
 // that known_node_data() lists, or the path of a .npz file (it ends in ".npz").
