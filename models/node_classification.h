@@ -7,8 +7,8 @@
 
 namespace lipgrad {
 
-// "train_accuracy", "valid_accuracy", "valid_loss" and "test_accuracy" of logits (N, C); parts of the
-// split that are empty are left out.
+// "train_accuracy", "valid_accuracy", "valid_loss" and "test_accuracy" of logits (N, C); parts of
+// the split that are empty are left out.
 std::vector<Metric> measure_node_classification(const Tensor& logits, const NodeData& data);
 
 // The task of fitting model.forward(graph, features, mode) -> logits (N, C) to the labels of the
@@ -17,11 +17,13 @@ template <class Model>
 Task node_classification(Model& model, const NodeData& data) {
   return {model,
           [&](Mode mode) {
-            return cross_entropy(model.forward(data.graph, data.features, mode), data.labels, {.rows = data.train});
+            return cross_entropy(model.forward(data.graph, data.features, mode), data.labels,
+                                 {.rows = data.train});
           },
           [&] {
             const NoGrad off;
-            return measure_node_classification(model.forward(data.graph, data.features, Mode::eval()), data);
+            return measure_node_classification(
+                model.forward(data.graph, data.features, Mode::eval()), data);
           }};
 }
 

@@ -42,7 +42,7 @@ struct TrainOptions {
   std::int64_t patience = 0;
   // Directory for last.lip (everything needed to go on), best.lip (the weights of the best epoch)
   // and metrics.jsonl (a line an epoch). Created if need be; empty: nothing is written.
-  std::string out;
+  std::string out = {};
   // Continue from out/last.lip if it is there. The result is bit for bit that of a run that never
   // stopped.
   bool resume = false;
@@ -53,7 +53,7 @@ struct TrainOptions {
   std::string config = "{}";
   bool progress = true;
   // Asked after every epoch: when it says true, a checkpoint is written and training returns.
-  std::function<bool()> interrupted;
+  std::function<bool()> interrupted = {};
 };
 
 struct TrainResult {
