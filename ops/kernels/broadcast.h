@@ -15,14 +15,16 @@ struct Broadcast {
   static constexpr int max_rank = 8;
   static constexpr int max_operands = 3;
 
-  int rank = 0;
-  std::int64_t numel = 1;
-  std::int64_t size[max_rank] = {};
-  std::int64_t stride[max_operands][max_rank] = {};
+  // Not cleared first, for the sake of tensors of one element: constructors set what rank makes
+  // part of the value.
+  int rank;
+  std::int64_t numel;
+  std::int64_t size[max_rank];
+  std::int64_t stride[max_operands][max_rank];
 
   // `size` has `rank` dimensions. Operands are added one by one, aligned at the last dimension:
   // each of their sizes must be that of the result or 1.
-  Broadcast(int result_rank, const std::int64_t* result_size) : rank(result_rank) {
+  Broadcast(int result_rank, const std::int64_t* result_size) : rank(result_rank), numel(1) {
     for (int d = 0; d < rank; ++d) {
       size[d] = result_size[d];
       numel *= size[d];

@@ -37,24 +37,37 @@ class PhiloxVector {
     order_ = hn::Load(D64(), order);
   }
 
-  // Words of the blocks index ... index + lanes - 1 in order, half in each vector.
-  HWY_INLINE void operator()(std::uint64_t index, V32& first, V32& second) const {
+  // Words of the blocks index ... index + kChains lanes - 1, in order. Several chains of rounds at
+  // a time keep the multipliers busy.
+  template <int kChains>
+  HWY_INLINE void words(std::uint64_t index, V32 (&out)[2 * kChains]) const {
     const D64 d;
-    V64 c0 = hn::Add(hn::Set(d, index), order_), c1 = hn::ShiftRight<32>(c0);
-    V64 c2 = draw_, c3 = draw_high_;
+    const std::uint64_t lanes = hn::Lanes(d);
     const V64 m0 = hn::Set(d, 0xD2511F53), m1 = hn::Set(d, 0xCD9E8D57);
+    V64 c0[kChains], c1[kChains], c2[kChains], c3[kChains];
+    for (int k = 0; k < kChains; ++k) {
+      c0[k] = hn::Add(hn::Set(d, index + k * lanes), order_);
+      c1[k] = hn::ShiftRight<32>(c0[k]);
+      c2[k] = draw_;
+      c3[k] = draw_high_;
+    }
     for (int round = 0; round < 10; ++round) {
-      const V64 p0 = product(m0, c0), p1 = product(m1, c2);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c1), hn::Set(d, key0_[round]));
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c3), hn::Set(d, key1_[round]));
-      c1 = p1;
-      c3 = p0;
+      const V64 k0 = hn::Set(d, key0_[round]), k1 = hn::Set(d, key1_[round]);
+      for (int k = 0; k < kChains; ++k) {
+        const V64 p0 = product(m0, c0[k]), p1 = product(m1, c2[k]);
+        c0[k] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p1), c1[k]), k0);
+        c2[k] = hn::Xor(hn::Xor(hn::ShiftRight<32>(p0), c3[k]), k1);
+        c1[k] = p1;
+        c3[k] = p0;
+      }
     }
     const V64 low = hn::Set(d, 0xFFFFFFFF);
-    const V64 w01 = hn::Or(hn::And(c0, low), hn::ShiftLeft<32>(c1));
-    const V64 w23 = hn::Or(hn::And(c2, low), hn::ShiftLeft<32>(c3));
-    first = hn::BitCast(D32(), hn::InterleaveLower(d, w01, w23));
-    second = hn::BitCast(D32(), hn::InterleaveUpper(d, w01, w23));
+    for (int k = 0; k < kChains; ++k) {
+      const V64 w01 = hn::Or(hn::And(c0[k], low), hn::ShiftLeft<32>(c1[k]));
+      const V64 w23 = hn::Or(hn::And(c2[k], low), hn::ShiftLeft<32>(c3[k]));
+      out[2 * k] = hn::BitCast(D32(), hn::InterleaveLower(d, w01, w23));
+      out[2 * k + 1] = hn::BitCast(D32(), hn::InterleaveUpper(d, w01, w23));
+    }
   }
 
  private:
@@ -71,18 +84,18 @@ void words_of(std::uint64_t seed, std::uint64_t draw, std::uint64_t first, std::
   const hn::ScalableTag<std::uint32_t> d;
   const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d)), step = 2 * lanes;
   const PhiloxVector generate(seed, draw);
-  hn::Vec<decltype(d)> a, b;
+  PhiloxVector::V32 pair[2];
   std::int64_t i = 0;
   for (; i + step <= count; i += step) {
-    generate((first + i) / 4, a, b);
-    hn::StoreU(a, d, words + i);
-    hn::StoreU(b, d, words + i + lanes);
+    generate.words<1>((first + i) / 4, pair);
+    hn::StoreU(pair[0], d, words + i);
+    hn::StoreU(pair[1], d, words + i + lanes);
   }
   if (i == count) return;
   HWY_ALIGN std::uint32_t rest[2 * HWY_MAX_BYTES / 4];
-  generate((first + i) / 4, a, b);
-  hn::Store(a, d, rest);
-  hn::Store(b, d, rest + lanes);
+  generate.words<1>((first + i) / 4, pair);
+  hn::Store(pair[0], d, rest);
+  hn::Store(pair[1], d, rest + lanes);
   for (std::int64_t k = 0; i + k < count; ++k) words[i + k] = rest[k];
 }
 
@@ -107,8 +120,9 @@ HWY_INLINE void drop(std::int64_t n, std::uint32_t threshold, double scale, std:
 #if HWY_TARGET != HWY_SCALAR
   if constexpr (sizeof(T) == 4) {
     const hn::ScalableTag<float> d;
+    constexpr int chains = 2;
     const hn::ScalableTag<std::int32_t> di;  // 24 bits: the sign does not matter
-    const std::int64_t lanes = Simd<T>::lanes(), step = 2 * lanes;
+    const std::int64_t lanes = Simd<T>::lanes(), step = 2 * chains * lanes;
     const PhiloxVector generate(seed, draw);
     const auto limit = hn::Set(di, static_cast<std::int32_t>(threshold) - 1);
     const auto times = hn::Set(d, factor);
@@ -117,10 +131,9 @@ HWY_INLINE void drop(std::int64_t n, std::uint32_t threshold, double scale, std:
       hn::StoreU(hn::IfThenElseZero(keep, hn::Mul(hn::LoadU(d, x + at), times)), d, y + at);
     };
     for (; i + step <= n; i += step) {
-      PhiloxVector::V32 a, b;
-      generate((first + i) / 4, a, b);
-      one(a, i);
-      one(b, i + lanes);
+      PhiloxVector::V32 word[2 * chains];
+      generate.words<chains>((first + i) / 4, word);
+      for (int k = 0; k < 2 * chains; ++k) one(word[k], i + k * lanes);
     }
   }
 #endif

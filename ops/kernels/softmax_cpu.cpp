@@ -30,30 +30,47 @@ bool any_nan(std::int64_t n, std::int64_t step, const T* x) {
   return false;
 }
 
+// sum and top of a row give what is subtracted from x, or what exp(x - top) is multiplied by.
+template <bool kLog, class T>
+HWY_INLINE T scale_of(T top, T sum) {
+  if constexpr (kLog) {
+    return top + std::log(sum);
+  } else {
+    return T(1) / sum;
+  }
+}
+
 template <bool kLog, class T>
 void row(std::int64_t n, const T* x, T* y) {
   using V = Simd<T>;
   const std::int64_t lanes = V::lanes();
-  V top(-infinity<T>);
-  for (std::int64_t i = 0; i < n; i += lanes)
-    top = quick_max(top, get(x + i, std::min(lanes, n - i), V(-infinity<T>)));
+  const V lowest(-infinity<T>);
+  const bool one = n <= lanes;  // the row fits a vector
+  V piece = get(x, std::min(lanes, n), lowest), top = piece;
+  for (std::int64_t i = lanes; i < n; i += lanes)
+    top = quick_max(top, get(x + i, std::min(lanes, n - i), lowest));
   const T highest = quick_max_of_lanes(top);
   if (highest == -infinity<T> && !any_nan(n, 1, x)) {
     for (std::int64_t i = 0; i < n; ++i) y[i] = 0;
     return;
   }
+  const V shift(highest);
+  if (one) {
+    const V e = exp(piece - shift), scale(scale_of<kLog>(highest, sum_of_lanes(e)));
+    put(kLog ? piece - scale : e * scale, y, n);
+    return;
+  }
   V total(0.0);
   for (std::int64_t i = 0; i < n; i += lanes) {
     const std::int64_t count = std::min(lanes, n - i);
-    const V e = exp(get(x + i, count, V(-infinity<T>)) - V(highest));
+    const V e = exp(get(x + i, count, lowest) - shift);
     total = total + e;
     if (!kLog) put(e, y + i, count);
   }
-  const T sum = sum_of_lanes(total);
-  const V factor(T(1) / sum), shift(highest + std::log(sum));
+  const V scale(scale_of<kLog>(highest, sum_of_lanes(total)));
   for (std::int64_t i = 0; i < n; i += lanes) {
     const std::int64_t count = std::min(lanes, n - i);
-    put(kLog ? get(x + i, count) - shift : get(y + i, count) * factor, y + i, count);
+    put(kLog ? get(x + i, count) - scale : get(y + i, count) * scale, y + i, count);
   }
 }
 
@@ -70,9 +87,9 @@ void column(std::int64_t n, std::int64_t ld, std::int64_t count, const T* x, T* 
     sum = sum + e;
     if (!kLog) put(e, y + i * ld, count);
   }
-  const V factor = V(1.0) / sum, shift = top + log(sum);
+  const V scale = kLog ? top + log(sum) : V(1.0) / sum;
   for (std::int64_t i = 0; i < n; ++i) {
-    const V v = kLog ? get(x + i * ld, count) - shift : get(y + i * ld, count) * factor;
+    const V v = kLog ? get(x + i * ld, count) - scale : get(y + i * ld, count) * scale;
     put(select(dead, V(0.0), v), y + i * ld, count);
   }
 }
