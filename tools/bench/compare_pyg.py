@@ -13,7 +13,8 @@ PyTorch Geometric runs with the example's dense input ("dense"), and with the fe
 fastest of the forms listed in SPARSE_FORMS. Rounds of both programs alternate, so that a busy machine slows
 both; the figures are medians over all epochs of all rounds but each round's warm-up.
 
-  LIPGRAD_DATA=... tools/bench/compare_pyg.py --lipgrad build/release/tools/bench/gat_epoch
+  cmake --preset release -DLIPGRAD_BUILD_BENCHMARKS=ON && cmake --build build/release
+  LIPGRAD_DATA=... python3 tools/bench/compare_pyg.py
 
 Needs python3 with torch, torch_geometric, numpy and scipy.
 """
@@ -25,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 
 try:
     import numpy as np
@@ -37,6 +39,8 @@ except ImportError as error:
     print(f"compare_pyg: {error}; needs python3 with torch, torch_geometric, numpy and scipy")
     sys.exit(77)
 
+warnings.filterwarnings("ignore", category=UserWarning, module="torch|.*compare_pyg")  # "in beta"
+warnings.filterwarnings("ignore", category=DeprecationWarning)  # old names in the pickles
 SPARSE_FORMS = ("csr", "coo", "csr-both")
 
 
@@ -198,13 +202,16 @@ def lipgrad_round(command, threads, epochs, warm_up):
     """One round of lipgrad's program: {"dense": {"train": [...], "epoch": [...]}, "sparse": ...}."""
     env = dict(os.environ, LIPGRAD_THREADS=str(threads))
     out = subprocess.run([command, f"--epochs={epochs}", f"--warm-up={warm_up}"], env=env, check=True,
-                         capture_output=True, text=True).stdout
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return json.loads(out)
 
 
 def main():
     parser = argparse.ArgumentParser(description="GAT on Cora: PyTorch Geometric beside lipgrad")
-    parser.add_argument("--lipgrad", help="lipgrad's gat_epoch executable; without it only PyG is timed")
+    here = os.path.dirname(os.path.abspath(__file__))
+    usual = os.path.join(here, "../../build/release/tools/bench/lipgrad_bench_gat_epoch")
+    parser.add_argument("--lipgrad", default=os.path.normpath(usual),
+                        help="lipgrad's program (default: %(default)s); 'none': time PyG alone")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=30, help="timed epochs a round")
@@ -216,6 +223,12 @@ def main():
     folder = os.path.join(data, "planetoid")
     if not os.path.exists(os.path.join(folder, "ind.cora.x")):
         print(f"compare_pyg: no Cora in {folder}; set LIPGRAD_DATA or run tools/fetch_data cora")
+        sys.exit(77)
+    if args.lipgrad == "none":
+        args.lipgrad = None
+    elif not os.path.exists(args.lipgrad):
+        print(f"compare_pyg: no {args.lipgrad}; build it with -DLIPGRAD_BUILD_BENCHMARKS=ON, or give "
+              "--lipgrad")
         sys.exit(77)
     torch.set_num_threads(args.threads)
     x, y, edges, masks = load_planetoid(folder, "cora")
