@@ -1,4 +1,6 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -20,13 +22,15 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1024));
   app.parse_complete_callback([&] {
     if (threads > 0) set_num_threads(threads);
+    num_threads();  // says so now if LIPGRAD_THREADS is not a number
   });
   int exit = cli::success;
   cli::add_gradcheck(app, exit);
   cli::add_train(app, exit);
   try {
     app.parse(argc, argv);
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout))
+      throw Error(std::string("standard output: ") + std::strerror(errno));
     return exit;
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);

@@ -209,7 +209,8 @@ void add_train(CLI::App& app, int& exit) {
                   "Which epoch's weights count: best validation accuracy, lowest validation loss, "
                   "or the last")
       ->check(CLI::IsMember({"accuracy", "loss", "last"}));
-  gat->add_option("--seed", o->seed, "Seed of the first run; run r uses seed + r");
+  gat->add_option("--seed", o->seed, "Seed of the first run; run r uses seed + r")
+      ->check(CLI::NonNegativeNumber);
   gat->add_option("--runs", o->runs, "Runs, each with its own seed")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
   gat->add_option("--out", o->out,
