@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# The lipgrad program given wrong input, and stopped: one clear line, a status that is not zero, and
+# files that were there stay as they were.
+. "$(dirname "$0")/../support/check.sh"
+
+lipgrad=$PWD/build/release/tools/lipgrad
+golden=$PWD/tests/golden
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"; [[ $check_failures == 0 ]] || exit 1' EXIT
+cd "$scratch" || exit 1
+# Planetoid's layout with the 14 nodes of tests/golden/planetoid, and no other data set.
+export LIPGRAD_DATA=$scratch/data HOME=$scratch/home
+mkdir data home
+for file in "$golden"/planetoid/ind.tiny.*; do cp "$file" "data/ind.cora.${file##*/ind.tiny.}"; done
+
+quick=(train gat --data cora --quiet)
+short=("${quick[@]}" --epochs 3)
+
+# refused NAME STATUS PATTERN ARGUMENT...: ends with STATUS ("1|2": either) and says PATTERN, in one line (a second
+# one may point to --help) on standard error, with nothing on standard output.
+refused() {
+  local name=$1 status=$2 pattern=$3
+  shift 3
+  "$lipgrad" "$@" >out 2>err </dev/null
+  local got=$?
+  if [[ ! $got =~ ^($status)$ ]]; then
+    failed "$name" "status $got, expected $status: $(tail -1 err)"
+  elif ! grep -qE -- "$pattern" err; then
+    failed "$name" "expected a message like '$pattern', got: $(head -3 err)"
+  elif [[ $(grep -vc -- '--help' err) -gt 1 ]]; then
+    failed "$name" "more than one line: $(head -4 err)"
+  elif [[ -s out ]]; then
+    failed "$name" "wrote to standard output: $(head -1 out)"
+  else
+    ok "$name"
+  fi
+}
+
+# unchanged NAME FOLDER COMMAND...: the command leaves the folder's files and their bytes alone.
+sums() { find "$1" -type f -exec sha256sum {} + | sort; }
+unchanged() {
+  local name=$1 folder=$2 before
+  shift 2
+  before=$(sums "$folder")
+  "$@"
+  if [[ $(sums "$folder") == "$before" ]]; then ok "$name: files unchanged"
+  else failed "$name: files unchanged" "$(diff <(echo "$before") <(sums "$folder") | head -3)"; fi
+}
+
+# works NAME ARGUMENT...
+works() {
+  local name=$1
+  shift
+  if "$lipgrad" "$@" >out 2>err </dev/null; then ok "$name"
+  else failed "$name" "status $?: $(tail -1 err)"; fi
+}
+
+works "cli: --version" --version
+[[ $(cat out) == "lipgrad "[0-9]* ]] || failed "cli: --version" "printed $(cat out)"
+works "cli: --help" --help
+works "cli: train gat --help" train gat --help
+works "cli: trains on a tiny data set" "${short[@]}"
+
+# The command line.
+refused "cli: nothing to do" 2 "subcommand|required"
+refused "cli: unknown subcommand" 2 "frobnicate|subcommand|required" frobnicate
+refused "cli: unknown option" 2 "frobnicate" train gat --frobnicate
+refused "cli: epochs below zero" 2 "epochs" train gat --epochs -1
+refused "cli: epochs not a number" 2 "epochs" train gat --epochs many
+refused "cli: no heads" 2 "heads" train gat --heads 0
+refused "cli: dropout above one" 2 "dropout" train gat --dropout 1.5
+refused "cli: dropout not a number" "1|2" "dropout" "${short[@]}" --dropout nan
+refused "cli: rate not a number" "1|2" "lr|rate" "${short[@]}" --lr nan
+refused "cli: rate below zero" 2 "lr" train gat --lr -0.1
+refused "cli: rate without end" 2 "lr" train gat --lr inf
+refused "cli: no runs" 2 "runs" train gat --runs 0
+refused "cli: seed below zero" 2 "seed" train gat --seed -1
+refused "cli: no threads" 2 "threads" --threads 0 gradcheck
+refused "cli: resume from nowhere" 1 "--out" "${short[@]}" --resume
+refused "cli: unknown op" 1 "nosuchop" gradcheck --op nosuchop
+LIPGRAD_THREADS=some refused "cli: LIPGRAD_THREADS not a number" 1 "LIPGRAD_THREADS.*some" "${short[@]}"
+
+# Data sets.
+refused "cli: unknown data set" 1 "nosuch.*cora" train gat --data nosuch
+refused "cli: data set not there" 1 "citeseer.*(LIPGRAD_DATA|fetch_data)" train gat --data citeseer
+refused "cli: no such file" 1 "nosuch\.npz.*(No such file|not found)" train gat --data nosuch.npz
+refused "cli: a folder for a file" 1 "home\.npz" train gat --data home.npz
+refused "cli: npz of something else" 1 "stored\.npz" train gat --data "$golden/npz/stored.npz"
+head -c 300 "$golden/npz/stored.npz" >short.npz
+refused "cli: truncated npz" 1 "short\.npz" train gat --data short.npz
+: >empty.npz
+refused "cli: empty npz" 1 "empty\.npz" train gat --data empty.npz
+head -c 5000 /dev/urandom >noise.npz
+refused "cli: npz of noise" 1 "noise\.npz" train gat --data noise.npz
+for file in data/ind.cora.*; do
+  part=${file##*cora.}
+  cp "$file" kept
+  rm "$file"
+  refused "cli: planetoid without $part" 1 "$part" "${short[@]}"
+  # Half of a list of test nodes is a list of test nodes; cut it within a number's line.
+  head -c $(($(stat -c %s kept) / 2)) kept >"$file"
+  [[ $part == test.index ]] && echo "9x" >"$file"
+  refused "cli: planetoid with half of $part" 1 "$part" "${short[@]}"
+  cp kept "$file"
+done
+
+# Output that cannot be written.
+echo occupied >file
+refused "cli: --out is a file" 1 "file" "${short[@]}" --out file
+refused "cli: --out below a file" 1 "file" "${short[@]}" --out file/run
+refused "cli: --out nowhere" 1 "/proc/nosuch" "${short[@]}" --out /proc/nosuch/run
+[[ $(cat file) == occupied ]] && ok "cli: the file is still there" || failed "cli: the file is still there" "it changed"
+"$lipgrad" "${short[@]}" --json nowhere/results.json >out 2>err
+[[ $? == 1 && $(cat err) == *nowhere* ]] && ok "cli: --json nowhere" || failed "cli: --json nowhere" "$(cat err)"
+if [[ -w /dev/full ]]; then
+  "$lipgrad" "${short[@]}" >/dev/full 2>err
+  [[ $? != 0 && -s err ]] && ok "cli: standard output full" || failed "cli: standard output full" "no error: $(cat err)"
+fi
+
+# Checkpoints.
+works "cli: trains with --out" "${short[@]}" --out run
+works "cli: resumes" "${quick[@]}" --out run --resume --epochs 5
+another_model() { refused "cli: checkpoint of another model" 1 "hidden|settings|config" "${quick[@]}" --out run --resume --epochs 9 --hidden 16; }
+unchanged "cli: checkpoint of another model" run another_model
+another_seed() { refused "cli: checkpoint of another seed" 1 "seed|settings|config" "${quick[@]}" --out run --resume --epochs 9 --seed 77; }
+unchanged "cli: checkpoint of another seed" run another_seed
+checkpoint=run/last.lip
+cp "$checkpoint" kept
+head -c $(($(stat -c %s kept) / 2)) kept >"$checkpoint"
+truncated() { refused "cli: truncated checkpoint" 1 "last\.lip" "${quick[@]}" --out run --resume --epochs 9; }
+unchanged "cli: truncated checkpoint" run truncated
+{ head -c 200 kept; printf 'x'; tail -c +202 kept; } >"$checkpoint"
+damaged() { refused "cli: damaged checkpoint" 1 "last\.lip" "${quick[@]}" --out run --resume --epochs 9; }
+unchanged "cli: damaged checkpoint" run damaged
+cp "$golden/npz/stored.npz" "$checkpoint"
+foreign() { refused "cli: something else for a checkpoint" 1 "last\.lip" "${quick[@]}" --out run --resume --epochs 9; }
+unchanged "cli: something else for a checkpoint" run foreign
+cp kept "$checkpoint"
+works "cli: resumes with the good checkpoint back" "${quick[@]}" --out run --resume --epochs 6
+
+# A full disk: a file system of its own of 64 KiB, or else a limit on the size of files.
+"$lipgrad" "${short[@]}" --out whole >/dev/null 2>&1
+full_disk='
+  mount -t tmpfs -o size=$1 none full || exit 77
+  shift
+  cp -r run full/run && before=$(sha256sum full/run/*.lip)
+  head -c 1000000 /dev/zero >full/filler 2>/dev/null
+  "$@" >out 2>err; status=$?
+  [[ $(sha256sum full/run/*.lip) == "$before" ]] || exit 78
+  exit $status'
+mkdir full
+blocks=$(($(du -sk run | cut -f1) + 8))
+unshare -rm bash -c "$full_disk" full "${blocks}k" "$lipgrad" "${quick[@]}" --out full/run --resume --epochs 9 2>/dev/null
+case $? in
+  1) if grep -qE 'full/run.*[Nn]o space' err; then ok "cli: disk full"; else failed "cli: disk full" "$(cat err)"; fi ;;
+  77) skipped "cli: disk full" "no file system can be mounted here" ;;
+  78) failed "cli: disk full" "the checkpoint that was there is not as it was" ;;
+  *) failed "cli: disk full" "status $?, $(cat err)" ;;
+esac
+limited() (
+  trap '' XFSZ
+  ulimit -f 1
+  "$lipgrad" "${quick[@]}" --out run --resume --epochs 9 >out.limited 2>err.limited
+  [[ $? == 1 ]]
+)
+before=$(sha256sum run/*.lip)
+if limited; then
+  ok "cli: file too large"
+else
+  failed "cli: file too large" "$(cat err.limited)"
+fi
+[[ $(sha256sum run/*.lip) == "$before" ]] && ok "cli: file too large: checkpoints unchanged" ||
+  failed "cli: file too large: checkpoints unchanged" "they changed"
+
+# Stopped: the epoch ends, a checkpoint is written, and training goes on from it.
+for signal in INT TERM; do
+  timeout --preserve-status -s $signal 2 "$lipgrad" train gat --data cora --epochs 100000000 --out "stopped$signal" \
+    --quiet >out 2>err </dev/null
+  status=$?
+  if [[ $status == 130 && -e stopped$signal/last.lip ]] && grep -q resume err; then
+    ok "cli: stopped by SIG$signal"
+  else
+    failed "cli: stopped by SIG$signal" "status $status: $(cat err)"
+  fi
+  epochs=$(grep -oE 'after epoch [0-9]+' err | grep -oE '[0-9]+')
+  works "cli: goes on after SIG$signal" train gat --data cora --epochs $((epochs + 2)) --out "stopped$signal" --resume --quiet
+done
