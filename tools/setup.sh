@@ -1,13 +1,14 @@
 # Shared by the scripts in tools/: the Debian packages that lipgrad needs, and how it is built.
 # Sourced, not run; leaves the shell in the root of the checkout.
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+cd -P "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libopenblas-dev libhwy-dev libfmt-dev
   zlib1g-dev libprotobuf-dev protobuf-compiler nlohmann-json3-dev libcli11-dev)
 test_packages=(doctest-dev)
 fuzz_packages=(clang libclang-rt-14-dev)
 bench_packages=(libbenchmark-dev)
+cmake_options=()  # for build()
 
 say() { printf '\n== %s\n' "$*"; }
 die() {
@@ -54,7 +55,7 @@ build_jobs() {
 
 # build PRESET [TARGET...]: configures and builds in build/PRESET, with ccache where it is there.
 build() {
-  local preset=$1 log=build/$1/configure.log targets=() options=()
+  local preset=$1 log=build/$1/configure.log targets=() options=("${cmake_options[@]}")
   shift
   [[ $# -gt 0 ]] && targets=(--target "$@")
   if command -v ccache >/dev/null; then
