@@ -9,6 +9,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/file.h>
+#include <lipgrad/core/printable.h>
 
 namespace lipgrad {
 namespace {
@@ -58,8 +59,7 @@ class HeaderParser {
 
  private:
   [[noreturn]] void refuse() const {
-    fail("{}: damaged .npy header at character {}: {}", what_, at_,
-         text_.substr(0, std::min<std::size_t>(text_.size(), 120)));
+    fail("{}: damaged .npy header at character {}: {}", what_, at_, printable(text_, 120));
   }
   char peek() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
@@ -131,7 +131,7 @@ const ElementType& element_type(const std::string& descr, const std::string& wha
   for (const ElementType& type : kTypes)
     if (descr == type.descr) return type;
   const bool big = descr.starts_with('>');
-  fail("{}: its type is '{}'{}; lipgrad reads <f4 <f8 <i4 <i8 |i1 |u1 |b1", what, descr,
+  fail("{}: its type is '{}'{}; lipgrad reads <f4 <f8 <i4 <i8 |i1 |u1 |b1", what, printable(descr),
        big ? " (big-endian)" : "");
 }
 
@@ -266,7 +266,7 @@ NpyArray NpzFile::read(const std::string& name) const {
   if (found == index_.end()) {
     std::string known;
     for (std::size_t i = 0; i < names_.size() && i < 20; ++i)
-      known += (i == 0 ? "" : ", ") + names_[i];
+      known += (i == 0 ? "" : ", ") + printable(names_[i]);
     if (names_.size() > 20) known += ", ...";
     fail("{}: no array '{}'; it holds: {}", archive_.file(), name, known);
   }
@@ -274,7 +274,7 @@ NpyArray NpzFile::read(const std::string& name) const {
   ZipReader reader(archive_, entry);
   NpyArray array = decode(
       entry.size, [&](std::uint64_t size) { return reader.read(size); },
-      fmt::format("{}: array '{}'", archive_.file(), name));
+      fmt::format("{}: array '{}'", archive_.file(), printable(name)));
   reader.finish();
   return array;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/printable.h>
 
 namespace lipgrad {
 namespace {
@@ -115,18 +116,18 @@ void read_local_header(const Bytes& zip, ZipEntry& entry, std::uint64_t local,
                        std::uint64_t directory, const std::string& file) {
   const Bytes header = zip.part(local, kLocalBytes, "a local header");
   LIPGRAD_CHECK(header.u32(0) == kLocalHeader,
-                "{}: damaged ZIP archive: no local header of '{}' at offset {}", file, entry.name,
-                local);
+                "{}: damaged ZIP archive: no local header of '{}' at offset {}", file,
+                printable(entry.name), local);
   const std::uint64_t name_size = header.u16(26), extra_size = header.u16(28);
   const Bytes name = zip.part(local + kLocalBytes, name_size, "a local name");
   LIPGRAD_CHECK(name.text() == entry.name && header.u16(8) == entry.method,
                 "{}: damaged ZIP archive: the local header of '{}' does not match the directory",
-                file, entry.name);
+                file, printable(entry.name));
   // The extra field of the local header often differs in length from the directory's.
   entry.offset = local + kLocalBytes + name_size + extra_size;
   LIPGRAD_CHECK(entry.offset <= directory && entry.compressed_size <= directory - entry.offset,
                 "{}: damaged ZIP archive: the data of '{}' reach beyond the directory", file,
-                entry.name);
+                printable(entry.name));
 }
 
 }  // namespace
@@ -158,10 +159,10 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes, std::string file)
                 local);
     LIPGRAD_CHECK((header.u16(8) & (kEncrypted | kStrongEncryption | kMaskedHeaders)) == 0,
                   "{}: '{}' is encrypted; encrypted ZIP archives are not supported", file_,
-                  entry.name);
+                  printable(entry.name));
     LIPGRAD_CHECK(entry.method != 0 || entry.size == entry.compressed_size,
                   "{}: damaged ZIP archive: '{}' is stored as {} bytes yet has {}", file_,
-                  entry.name, entry.compressed_size, entry.size);
+                  printable(entry.name), entry.compressed_size, entry.size);
     read_local_header(zip, entry, local, directory.offset, file_);
     ranges.push_back({local, entry.offset + entry.compressed_size});
     entries_.push_back(std::move(entry));
@@ -182,7 +183,7 @@ ZipArchive::ZipArchive(std::span<const std::byte> bytes, std::string file)
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   LIPGRAD_CHECK(twice == names.end(), "{}: damaged ZIP archive: two members are called '{}'", file_,
-                *twice);
+                printable(*twice));
 }
 
 struct ZipReader::Inflater {
@@ -226,7 +227,7 @@ ZipReader::ZipReader(const ZipArchive& archive, const ZipEntry& entry)
       remaining_(entry.size) {
   LIPGRAD_CHECK(entry.method == 0 || entry.method == 8,
                 "{}: '{}' is compressed with method {}; supported are 0 (stored) and 8 (deflated)",
-                archive.file(), entry.name, entry.method);
+                archive.file(), printable(entry.name), entry.method);
   if (entry.method == 8) inflater_ = std::make_unique<Inflater>();
 }
 
@@ -234,12 +235,13 @@ ZipReader::~ZipReader() = default;
 
 void ZipReader::read(std::span<std::byte> out) {
   LIPGRAD_CHECK(out.size() <= remaining_, "{}: '{}' ends after {} bytes, expected {} more",
-                archive_.file(), entry_.name, entry_.size, out.size() - remaining_);
+                archive_.file(), printable(entry_.name), entry_.size, out.size() - remaining_);
   if (out.empty()) return;
   if (inflater_) {
     const std::int64_t got = inflater_->run(input_, out);
     LIPGRAD_CHECK(got == static_cast<std::int64_t>(out.size()),
-                  "{}: the compressed data of '{}' are damaged", archive_.file(), entry_.name);
+                  "{}: the compressed data of '{}' are damaged", archive_.file(),
+                  printable(entry_.name));
   } else {
     std::memcpy(out.data(), input_.data(), out.size());
     input_ = input_.subspan(out.size());
@@ -251,7 +253,7 @@ void ZipReader::read(std::span<std::byte> out) {
 
 std::vector<std::byte> ZipReader::read(std::uint64_t size) {
   LIPGRAD_CHECK(size <= remaining_, "{}: '{}' ends after {} bytes, expected {} more",
-                archive_.file(), entry_.name, entry_.size, size - remaining_);
+                archive_.file(), printable(entry_.name), entry_.size, size - remaining_);
   std::vector<std::byte> bytes;
   const std::uint64_t first = std::max<std::uint64_t>(4 * input_.size(), 4096);
   while (bytes.size() < size) {
@@ -269,9 +271,10 @@ void ZipReader::finish() {
   const bool more =
       inflater_ ? inflater_->run(input_, {&extra, 1}) != 0 || !inflater_->ended : false;
   LIPGRAD_CHECK(remaining_ == 0 && !more && input_.empty(),
-                "{}: '{}' holds more data than expected, or less", archive_.file(), entry_.name);
+                "{}: '{}' holds more data than expected, or less", archive_.file(),
+                printable(entry_.name));
   LIPGRAD_CHECK(crc_ == entry_.crc, "{}: '{}' is damaged: its checksum is {:08x}, expected {:08x}",
-                archive_.file(), entry_.name, crc_, entry_.crc);
+                archive_.file(), printable(entry_.name), crc_, entry_.crc);
 }
 
 }  // namespace lipgrad

@@ -6,6 +6,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/file.h>
+#include <lipgrad/core/printable.h>
 
 namespace lipgrad {
 namespace {
@@ -227,7 +228,8 @@ class PickleMachine {
       }
     }
     const auto found = std::find(std::begin(kGlobals), std::end(kGlobals), name);
-    if (found == std::end(kGlobals)) refuse(fmt::format("global '{}' is not allowed", name));
+    if (found == std::end(kGlobals))
+      refuse(fmt::format("global '{}' is not allowed", printable(name)));
     push({PickleKind::global, static_cast<std::uint32_t>(found - std::begin(kGlobals)), 0});
   }
 
@@ -267,8 +269,7 @@ class PickleMachine {
       for (const ElementType& type : kElementTypes)
         if (name == type.name)
           return push({PickleKind::dtype, static_cast<std::uint32_t>(type.dtype), 0});
-      refuse(fmt::format("elements of type '{}' are not supported",
-                         name.substr(0, std::min<std::size_t>(name.size(), 20))));
+      refuse(fmt::format("elements of type '{}' are not supported", printable(name, 20)));
     } else if (is_global(function, kDefaultDict)) {
       if (!is_global(tuple(arguments, 1)[0], kList)) refuse("expected a defaultdict of lists");
       push({PickleKind::dict, kNothing, 0});

@@ -180,6 +180,57 @@ TEST_CASE("npy: headers are Python literals, and nothing else is accepted") {
         "x.npy: shape (2, 3) of type <f4 does not match its 20 bytes of data");
 }
 
+TEST_CASE("npz: errors are one line, whatever stands in the file") {
+  for (const std::string& message :
+       {error_of([] { read_npy(test::golden("npz/newline_in_error.npy")); }), error_of([] {
+          parse_npy(npy("{'descr': '<f\n\x1b[2J', 'fortran_order'\n\n: False}", 0), "x");
+        }),
+        error_of([] {
+          parse_npy(npy("{'descr': '>\n4', 'fortran_order': False, 'shape': ()}", 4), "x");
+        })}) {
+    CHECK(message != "");
+    CHECK(message.find('\n') == std::string::npos);
+    CHECK(message.find('\x1b') == std::string::npos);
+  }
+}
+
+TEST_CASE("npz: a promise of a terabyte allocates none") {
+  // The header promises 2^38 floats, and the directory as many bytes as that would be.
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (274877906944,), }";
+  const Bytes start = npy(header, 0);
+  const std::uint64_t promised = start.size() + (std::uint64_t{1} << 40);
+  // Deflate in stored blocks: byte 1, length, its complement, the bytes.
+  Bytes deflated{std::byte{1}};
+  for (unsigned value : {static_cast<unsigned>(start.size()), ~static_cast<unsigned>(start.size())})
+    for (int shift : {0, 8}) deflated.push_back(static_cast<std::byte>(value >> shift));
+  deflated.insert(deflated.end(), start.begin(), start.end());
+  std::string zip;
+  const auto put = [&](std::uint64_t value, int size) {
+    for (int i = 0; i < size; ++i) zip += static_cast<char>(value >> 8 * i);
+  };
+  const std::string name = "a.npy";
+  const auto text = [&](const Bytes& bytes) {
+    zip.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  put(0x04034b50, 4), put(45, 2), put(0, 2), put(8, 2), put(0, 8);
+  put(0xffffffff, 4), put(0xffffffff, 4), put(name.size(), 2), put(20, 2);
+  zip += name;
+  put(1, 2), put(16, 2), put(promised, 8), put(deflated.size(), 8);
+  text(deflated);
+  const std::size_t directory = zip.size();
+  put(0x02014b50, 4), put(45, 2), put(45, 2), put(0, 2), put(8, 2), put(0, 8);
+  put(0xffffffff, 4), put(0xffffffff, 4), put(name.size(), 2), put(20, 2), put(0, 2);
+  put(0, 2), put(0, 2), put(0, 4), put(0, 4);
+  zip += name;
+  put(1, 2), put(16, 2), put(promised, 8), put(deflated.size(), 8);
+  const std::size_t end = zip.size();
+  put(0x06054b50, 4), put(0, 4), put(1, 2), put(1, 2), put(end - directory, 4), put(directory, 4);
+  put(0, 2);
+  const auto bytes = std::as_bytes(std::span(zip));
+  const NpzFile file(Bytes(bytes.begin(), bytes.end()), "x.npz");
+  CHECK(error_of([&] { file.read("a"); }) == "x.npz: the compressed data of 'a.npy' are damaged");
+}
+
 TEST_CASE("npz: what is written is read back, with zip64 fields too") {
   test::TemporaryDirectory dir;
   const NpyArray a = array_of<float>({2, 3}, {1, 2, 3, 4, 5, 6});

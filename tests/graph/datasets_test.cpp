@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lipgrad/core/error.h>
@@ -364,6 +365,14 @@ TEST_CASE("node data: .npz in all three layouts, and what is wrong in them") {
   CHECK(!load(heterophilous).features.is_sparse());
   heterophilous["node_features"] = zeros({1000000000, 0});
   CHECK(contains(error_of([&] { load(heterophilous); }), "but there are 3 labels"));
+
+  // The same layouts as numpy writes them.
+  for (const auto& [name, nodes, edges] :
+       {std::tuple{"plain", 5, 6}, {"heterophilous", 5, 6}, {"shchur", 4, 4}}) {
+    const NodeData written = load_node_data(test::golden(std::string("npz/") + name + "_data.npz"));
+    CHECK(written.graph.num_nodes() == nodes);
+    CHECK(written.graph.num_edges() == edges);
+  }
 
   NodeData shchur = load({{"adj_shape", from_values<std::int64_t>({2}, {3, 3})},
                           {"adj_indptr", from_values<std::int32_t>({4}, {0, 1, 3, 3})},
