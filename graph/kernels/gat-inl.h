@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include <hwy/highway.h>
@@ -23,11 +22,10 @@ HWY_BEFORE_NAMESPACE();
 namespace lipgrad::cpu::HWY_NAMESPACE {
 
 // How the (count, H) numbers of a few edges lie: `stride` numbers an edge, a power of two below the
-// vector size or a multiple of it, so that lane l of every vector belongs to head l % stride.
+// vector size or a multiple of it.
 struct EdgeLayout {
   int64_t heads, stride;
   int64_t lanes;     // of a vector
-  int64_t span;      // the period of vectors: max(stride, lanes)
   int64_t capacity;  // edges that are worked on at a time
 
   template <class T>
@@ -39,25 +37,74 @@ struct EdgeLayout {
     } else {
       while (stride < heads) stride *= 2;
     }
-    return {heads, stride, lanes, std::max(stride, lanes),
-            std::clamp<int64_t>(512 / stride, 16, 128)};
+    return {heads, stride, lanes, std::clamp<int64_t>(512 / stride, 16, 128)};
   }
-  // Numbers of whole vectors: lanes is a power of two and divides the stride, or the other way
-  // round.
+  // Numbers of whole vectors: lanes is a power of two.
   int64_t padded(int64_t count) const { return (count * stride + lanes - 1) & -lanes; }
 };
 
-// What stands behind the numbers of `count` edges, up to a whole vector: one store and no branch,
-// as arrays have a vector to spare. Scores get the lowest number, the exponential of which is 0.
-template <class T>
-HWY_INLINE void lowest_padding(const EdgeLayout& layout, int64_t count, T* score) {
-  const hn::ScalableTag<T> d;
-  hn::StoreU(hn::Set(d, std::numeric_limits<T>::lowest()), d, score + count * layout.stride);
+// f(tag) with a tag of the vectors that hold the numbers of one edge, or as much of them as fits.
+template <class T, class F>
+HWY_INLINE void with_edge_tag(const EdgeLayout& layout, F&& f) {
+  if (layout.stride >= layout.lanes) return f(hn::ScalableTag<T>());
+  if (layout.stride == 1) return f(hn::CappedTag<T, 1>());
+  if (layout.stride == 2) return f(hn::CappedTag<T, 2>());
+  if (layout.stride == 4) return f(hn::CappedTag<T, 4>());
+  f(hn::CappedTag<T, 8>());
 }
+
+// The numbers of the heads followed by zeros up to the stride: `from` itself or a copy in `buffer`.
 template <class T>
-HWY_INLINE void zero_padding(const EdgeLayout& layout, int64_t count, T* numbers) {
-  const hn::ScalableTag<T> d;
-  hn::StoreU(hn::Zero(d), d, numbers + count * layout.stride);
+HWY_INLINE const T* padded_heads(const EdgeLayout& layout, const T* from, T* buffer) {
+  if (layout.heads == layout.stride) return from;
+  std::copy(from, from + layout.heads, buffer);
+  std::fill(buffer + layout.heads, buffer + layout.stride, T(0));
+  return buffer;
+}
+
+// What follows works on the edges of one row, `count` >= 1 of them.
+
+// top[h] = the largest of x[k, h].
+template <class T>
+HWY_INLINE void row_max(const EdgeLayout& layout, int64_t count, const T* x, T* top) {
+  with_edge_tag<T>(layout, [&](auto d) HWY_ATTR {
+    for (int64_t h = 0; h < layout.stride; h += static_cast<int64_t>(hn::Lanes(d))) {
+      auto most = hn::LoadU(d, x + h);
+      for (int64_t k = 1; k < count; ++k) {
+        most = hn::Max(most, hn::LoadU(d, x + k * layout.stride + h));
+      }
+      hn::StoreU(most, d, top + h);
+    }
+  });
+}
+
+// x[k, h] -= top[h].
+template <class T>
+HWY_INLINE void row_shift(const EdgeLayout& layout, int64_t count, const T* top, T* x) {
+  with_edge_tag<T>(layout, [&](auto d) HWY_ATTR {
+    for (int64_t h = 0; h < layout.stride; h += static_cast<int64_t>(hn::Lanes(d))) {
+      const auto shift = hn::LoadU(d, top + h);
+      for (int64_t k = 0; k < count; ++k) {
+        T* at = x + k * layout.stride + h;
+        hn::StoreU(hn::Sub(hn::LoadU(d, at), shift), d, at);
+      }
+    }
+  });
+}
+
+// sum[h] (+)= sum_k x[k, h].
+template <class T>
+HWY_INLINE void row_sum(const EdgeLayout& layout, int64_t count, const T* x, bool add, T* sum) {
+  with_edge_tag<T>(layout, [&](auto d) HWY_ATTR {
+    for (int64_t h = 0; h < layout.stride; h += static_cast<int64_t>(hn::Lanes(d))) {
+      auto total = hn::LoadU(d, x + h);
+      for (int64_t k = 1; k < count; ++k) {
+        total = hn::Add(total, hn::LoadU(d, x + k * layout.stride + h));
+      }
+      if (add) total = hn::Add(total, hn::LoadU(d, sum + h));
+      hn::StoreU(total, d, sum + h);
+    }
+  });
 }
 
 // score[k, h] = own[h] + table[index[k], h]. table (nodes, table_row).
@@ -99,48 +146,6 @@ HWY_INLINE void gather_sum(const EdgeLayout& layout, int64_t count, const int32_
   }
 }
 
-// to[h] for the heads of `stride`, from sums by lane.
-template <class T>
-HWY_INLINE void fold_sum(const EdgeLayout& layout, const T* lanes, T* to) {
-  const hn::ScalableTag<T> d;
-  if (layout.stride == 1) {
-    to[0] = hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, lanes)));
-    return;
-  }
-  std::copy(lanes, lanes + layout.stride, to);
-  for (int64_t l = layout.stride; l < layout.span; ++l) to[l % layout.stride] += lanes[l];
-}
-
-// The same for the maximum.
-template <class T>
-HWY_INLINE void fold_max(const EdgeLayout& layout, const T* lanes, T* to) {
-  const hn::ScalableTag<T> d;
-  if (layout.stride == 1) {
-    to[0] = hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, lanes)));
-    return;
-  }
-  std::copy(lanes, lanes + layout.stride, to);
-  for (int64_t l = layout.stride; l < layout.span; ++l) {
-    to[l % layout.stride] = std::max(to[l % layout.stride], lanes[l]);
-  }
-}
-
-// lanes[l] = from[l % stride], 0 for the lanes of no head.
-template <class T>
-HWY_INLINE void spread(const EdgeLayout& layout, const T* from, T* lanes) {
-  const hn::ScalableTag<T> d;
-  const int64_t step = static_cast<int64_t>(hn::Lanes(d));
-  if (layout.stride == 1) {
-    hn::StoreU(hn::Set(d, from[0]), d, lanes);
-  } else if (layout.heads == layout.span) {
-    for (int64_t l = 0; l < layout.span; l += step)
-      hn::StoreU(hn::LoadU(d, from + l), d, lanes + l);
-  } else {
-    for (int64_t h = 0; h < layout.stride; ++h) lanes[h] = h < layout.heads ? from[h] : T(0);
-    for (int64_t l = layout.stride; l < layout.span; ++l) lanes[l] = lanes[l - layout.stride];
-  }
-}
-
 // factor[k, h] = scale where edge[k] is kept for head h, else 0.
 template <class T>
 void gather_keep(const EdgeLayout& layout, int64_t count, const int64_t* edge, const GatForm& form,
@@ -171,83 +176,82 @@ void gather_keep(const EdgeLayout& layout, int64_t count, const int64_t* edge, c
 // Edges of rows of `width` numbers that make a block worth its while: some tens of microseconds.
 HWY_INLINE int64_t gat_grain(int64_t width) { return std::clamp<int64_t>(32768 / width, 64, 1024); }
 
-// Numbers and indices of the edges at hand, one for each thread's block.
+// The edges at hand: those of a few whole rows, or some of one long row, so that all their numbers
+// are in the first-level cache and one step's latency hides behind another row's.
 template <class T>
-class EdgeScratch {
+class EdgeGroup {
  public:
-  EdgeScratch(const EdgeLayout& layout, int arrays, int64_t row_numbers)
-      : step_(layout.padded(layout.capacity) + layout.span),
-        numbers_(static_cast<size_t>(arrays * step_ + 8 * layout.span + row_numbers)),
-        arrays_(arrays),
-        span_(layout.span),
-        index(static_cast<size_t>(layout.capacity)),
-        edge(static_cast<size_t>(layout.capacity)) {}
+  // The edges at index[first] ... index[first + count - 1] are those of this row.
+  struct Part {
+    int64_t row, first, count;
+  };
 
-  T* array(int i) { return numbers_.data() + i * step_; }                    // (capacity, stride)
-  T* lanes(int i) { return numbers_.data() + arrays_ * step_ + i * span_; }  // (span), 8 of them
-  T* row() { return numbers_.data() + arrays_ * step_ + 8 * span_; }         // (row_numbers)
+  // Room for `arrays` arrays of numbers of edges and `per_row` numbers of each row.
+  EdgeGroup(const EdgeLayout& layout, int arrays, int64_t per_row)
+      : index(static_cast<size_t>(layout.capacity)),
+        edge(static_cast<size_t>(layout.capacity)),
+        layout_(layout),
+        step_(layout.padded(layout.capacity) + layout.lanes),
+        per_row_(per_row),
+        numbers_(static_cast<size_t>(arrays * step_)),
+        rows_(static_cast<size_t>((layout.capacity + 1) * per_row)) {
+    parts_.reserve(static_cast<size_t>(layout.capacity));
+  }
 
- private:
-  int64_t step_;
-  std::vector<T> numbers_;
-  int64_t arrays_, span_;
+  // (capacity, stride), and a vector to spare.
+  T* array(int i) { return numbers_.data() + i * step_; }
+  T* row(int64_t part) { return rows_.data() + part * per_row_; }
+  const std::vector<Part>& parts() const { return parts_; }
+  int64_t count() const { return count_; }
+  // Whether there is room for a row of so many edges and a loop.
+  bool has_room(int64_t edges) const {
+    return count_ + edges < layout_.capacity &&
+           static_cast<int64_t>(parts_.size()) < layout_.capacity;
+  }
+  void clear() {
+    count_ = 0;
+    parts_.clear();
+  }
 
- public:
-  std::vector<int32_t> index;
-  std::vector<int64_t> edge;
-};
-
-// Calls f(count, first) for the edges [begin, end) of one row in groups that fit into scratch.index
-// (the node at the other end) and, if `edges`, scratch.edge. `loop` >= 0 adds that node as the last
-// edge, as edge number loop_edge; where `skip` >= 0, edges to that node are left out. f is called
-// at least once if there is any edge; `first` says whether this is the first call.
-template <class T, class F>
-HWY_INLINE bool for_edge_groups(EdgeScratch<T>& scratch, int64_t capacity, int64_t begin,
-                                int64_t end, const int32_t* other, const int64_t* edge_of,
-                                bool edges, int64_t skip, int64_t loop, int64_t loop_edge, F&& f) {
-  int32_t* index = scratch.index.data();
-  int64_t* edge = scratch.edge.data();
-  bool first = true;
-  int64_t p = begin;
-  do {
-    const int64_t stop = std::min(end, p + capacity - 1);
-    int64_t count = 0;
-    if (edges) {
-      for (; p < stop; ++p) {
-        index[count] = other[p];
-        edge[count] = edge_of != nullptr ? edge_of[p] : p;
+  // Appends the edges [begin, end) of a row: index gets the node at the other end, edge (if wanted)
+  // edge_of[p], or p. Edges to the node `skip` are left out; `loop` >= 0 is one more edge, number
+  // loop_edge.
+  Part append(int64_t row, int64_t begin, int64_t end, const int32_t* other, const int64_t* edge_of,
+              bool want_edges, int64_t skip, int64_t loop, int64_t loop_edge) {
+    int64_t count = count_;
+    int32_t* to = index.data();
+    int64_t* number = edge.data();
+    if (want_edges) {
+      for (int64_t p = begin; p < end; ++p) {
+        to[count] = other[p];
+        number[count] = edge_of != nullptr ? edge_of[p] : p;
         count += other[p] != skip;
       }
     } else {
-      for (; p < stop; ++p) {
-        index[count] = other[p];
+      for (int64_t p = begin; p < end; ++p) {
+        to[count] = other[p];
         count += other[p] != skip;
       }
     }
-    if (p == end && loop >= 0) {
-      index[count] = static_cast<int32_t>(loop);
-      edge[count++] = loop_edge;
+    if (loop >= 0) {
+      to[count] = static_cast<int32_t>(loop);
+      number[count++] = loop_edge;
     }
-    if (count > 0) {
-      f(count, first);
-      first = false;
-    }
-  } while (p < end);
-  return !first;
-}
-
-// score = LeakyReLU(score); the padding behind the edges becomes the lowest number.
-template <class T>
-HWY_INLINE void leaky_scores(const EdgeLayout& layout, int64_t count, double slope, T* score) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), total = layout.padded(count);
-  const auto factor = hn::Set(d, static_cast<T>(slope));
-  for (int64_t i = 0; i < total; i += lanes) {
-    const auto x = hn::LoadU(d, score + i);
-    hn::StoreU(hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Mul(x, factor)), d, score + i);
+    const Part part{row, count_, count - count_};
+    parts_.push_back(part);
+    count_ = count;
+    return part;
   }
-  lowest_padding(layout, count, score);
-}
+
+  std::vector<int32_t> index;
+  std::vector<int64_t> edge;
+
+ private:
+  const EdgeLayout& layout_;
+  int64_t step_, per_row_, count_ = 0;
+  std::vector<T> numbers_, rows_;
+  std::vector<Part> parts_;
+};
 
 // The rows of grad_out, which all heads share when the output is their mean.
 template <class T>

@@ -42,7 +42,7 @@ void scores(const ScoreArgs<T>& a) {
   const EdgeLayout layout = EdgeLayout::of<T>(a.heads);
   const std::int64_t grain = std::clamp<std::int64_t>(65536 / row, 1, 64) * group;
   parallel_for(a.sources, grain, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<T> dots(static_cast<std::size_t>(layout.padded(group)));
+    std::vector<T> dots(static_cast<std::size_t>(layout.padded(group) + 8));
     std::int32_t index[group];
     for (std::int32_t k = 0; k < group; ++k) index[k] = k;
     for (std::int64_t i = begin; i < end; i += group) {
@@ -78,81 +78,79 @@ class Forward {
         features_(args.form.features),
         layout_(layout),
         tiles_(tiles),
-        scratch_(layout, 2, heads_ * features_) {}
+        rows_{args.z, heads_ * features_, features_},
+        group_(layout, 2, 2 * layout.stride),
+        acc_(static_cast<std::size_t>(heads_ * features_)) {}
 
   void row(std::int64_t i) {
     const std::int64_t begin = a_.graph.offsets[i], end = a_.graph.offsets[i + 1];
-    T *top = scratch_.lanes(0), *sum = scratch_.lanes(1), *acc = scratch_.row();
-    const bool any = max_of_piece(i, begin, end, true, top);
-    const bool one_group = end - begin < layout_.capacity;
-    if (any) {
-      sum_of_piece(i, begin, end, true, one_group, top, sum, acc);
+    if (!group_.has_room(end - begin)) finish();
+    if (group_.has_room(end - begin)) {
+      append(i, begin, end, true);
+      return;
     }
-    finish(i, any, top, sum, acc);
+    std::vector<T> top(static_cast<std::size_t>(layout_.stride)), sum(top.size());
+    const bool any = max_of_piece(i, begin, end, true, top.data());
+    if (any) sum_of_piece(i, begin, end, true, top.data(), sum.data(), acc_.data());
+    write(i, any, top.data(), sum.data(), acc_.data());
   }
 
-  // top[h] = max of the scores of edges [begin, end) of row i, and of its loop when `last`.
-  // False: there is no edge.
+  // Does the rows that wait in the group.
+  void finish() {
+    if (group_.parts().empty()) return;
+    T* score = leaky_scores();
+    for (std::size_t r = 0; r < group_.parts().size(); ++r) {
+      const auto& part = group_.parts()[r];
+      if (part.count == 0) continue;
+      T* from = score + part.first * layout_.stride;
+      row_max(layout_, part.count, from, top(r));
+      row_shift(layout_, part.count, top(r), from);
+    }
+    exponentials(score);
+    for (std::size_t r = 0; r < group_.parts().size(); ++r) {
+      const auto& part = group_.parts()[r];
+      if (part.count == 0) continue;
+      row_sum(layout_, part.count, score + part.first * layout_.stride, false, sum(r));
+    }
+    drop(score);
+    for (std::size_t r = 0; r < group_.parts().size(); ++r) {
+      const auto& part = group_.parts()[r];
+      if (part.count > 0) accumulate(part, score, false, acc_.data());
+      write(part.row, part.count > 0, top(r), sum(r), acc_.data());
+    }
+    group_.clear();
+  }
+
+  // A long row, by pieces. top[h] = max of the scores of edges [begin, end) of row i, and of its
+  // loop when `last`. False: there is no edge.
   bool max_of_piece(std::int64_t i, std::int64_t begin, std::int64_t end, bool last, T* top) {
-    T* lanes = scratch_.lanes(2);
-    const bool any = groups(i, begin, end, last, [&](std::int64_t count, bool first) {
-      score_group(i, count);
-      const hn::ScalableTag<T> d;
-      const T* score = scratch_.array(0);
-      const std::int64_t step = static_cast<std::int64_t>(hn::Lanes(d)),
-                         total = layout_.padded(count);
-      for (std::int64_t part = 0; part < layout_.span; part += step) {
-        auto most = hn::LoadU(d, score + part);
-        for (std::int64_t at = part + layout_.span; at < total; at += layout_.span) {
-          most = hn::Max(most, hn::LoadU(d, score + at));
-        }
-        if (!first) most = hn::Max(most, hn::LoadU(d, lanes + part));
-        hn::StoreU(most, d, lanes + part);
-      }
+    bool any = false;
+    each_group(i, begin, end, last, [&](const typename EdgeGroup<T>::Part& part) {
+      row_max(layout_, part.count, leaky_scores(), this->top(0));
+      for (std::int64_t h = 0; h < layout_.stride; ++h)
+        top[h] = any ? std::max(top[h], this->top(0)[h]) : this->top(0)[h];
+      any = true;
     });
-    if (!any) return false;
-    fold_max(layout_, lanes, top);
-    return true;
+    return any;
   }
 
-  // sum[h] and acc[h, :] over edges [begin, end) of row i of exp(score - top) and its products with
-  // z. scored: the scores of the whole piece are still in scratch.
-  void sum_of_piece(std::int64_t i, std::int64_t begin, std::int64_t end, bool last, bool scored,
-                    const T* top, T* sum, T* acc) {
-    T *top_lanes = scratch_.lanes(2), *lanes = scratch_.lanes(3);
-    spread(layout_, top, top_lanes);
-    const Rows<T> rows{a_.z, heads_ * features_, features_};
-    groups(i, begin, end, last, [&](std::int64_t count, bool first) {
-      if (!scored) score_group(i, count);
-      const hn::ScalableTag<T> d;
-      T* weight = scratch_.array(0);
-      const std::int64_t step = static_cast<std::int64_t>(hn::Lanes(d)),
-                         total = layout_.padded(count);
-      for (std::int64_t part = 0; part < layout_.span; part += step) {
-        const Simd<T> shift(hn::LoadU(d, top_lanes + part));
-        Simd<T> all(first ? hn::Zero(d) : hn::LoadU(d, lanes + part));
-        for (std::int64_t at = part; at < total; at += layout_.span) {
-          const Simd<T> p = exp(Simd<T>(hn::LoadU(d, weight + at)) - shift);
-          all = all + p;
-          store(p, weight + at);
-        }
-        store(all, lanes + part);
-      }
-      if (a_.form.keep != nullptr) {
-        T* factor = scratch_.array(1);
-        gather_keep(layout_, count, scratch_.edge.data(), a_.form, factor);
-        for (std::int64_t at = 0; at < total; at += step) {
-          hn::StoreU(hn::Mul(hn::LoadU(d, weight + at), hn::LoadU(d, factor + at)), d, weight + at);
-        }
-      }
-      accumulate_rows(tiles_, count, scratch_.index.data(), rows, weight, layout_.stride, features_,
-                      !first, acc);
+  // sum[h] and acc[h, :] over the same edges, of exp(score - top) and of its products with z.
+  void sum_of_piece(std::int64_t i, std::int64_t begin, std::int64_t end, bool last, const T* top,
+                    T* sum, T* acc) {
+    bool add = false;
+    each_group(i, begin, end, last, [&](const typename EdgeGroup<T>::Part& part) {
+      T* score = leaky_scores();
+      row_shift(layout_, part.count, top, score);
+      exponentials(score);
+      row_sum(layout_, part.count, score, add, sum);
+      drop(score);
+      accumulate(part, score, add, acc);
+      add = true;
     });
-    fold_sum(layout_, lanes, sum);
   }
 
   // Writes stats and out of row i.
-  void finish(std::int64_t i, bool any, const T* top, const T* sum, const T* acc) {
+  void write(std::int64_t i, bool any, const T* top, const T* sum, const T* acc) {
     T* stats = a_.stats + i * 3 * heads_;
     const std::int64_t width = a_.form.mean_heads ? features_ : heads_ * features_;
     T* out = a_.out + i * width;
@@ -161,10 +159,8 @@ class Forward {
       for (std::int64_t c = 0; c < width; ++c) out[c] = a_.bias != nullptr ? a_.bias[c] : T(0);
       return;
     }
-    for (std::int64_t h = 0; h < heads_; ++h) {
-      stats[heads_ + h] = top[h];
-      stats[2 * heads_ + h] = 1 / sum[h];
-    }
+    for (std::int64_t h = 0; h < heads_; ++h) stats[heads_ + h] = top[h];
+    for (std::int64_t h = 0; h < heads_; ++h) stats[2 * heads_ + h] = 1 / sum[h];
     if (a_.form.mean_heads) {
       const T scale = T(1) / static_cast<T>(heads_);
       for (std::int64_t c = 0; c < features_; ++c) {
@@ -189,26 +185,71 @@ class Forward {
   }
 
  private:
-  template <class F>
-  HWY_INLINE bool groups(std::int64_t i, std::int64_t begin, std::int64_t end, bool last, F&& f) {
+  T* top(std::size_t part) { return group_.row(static_cast<std::int64_t>(part)); }
+  T* sum(std::size_t part) { return top(part) + layout_.stride; }
+
+  typename EdgeGroup<T>::Part append(std::int64_t i, std::int64_t begin, std::int64_t end,
+                                     bool last) {
     const bool loops = a_.form.self_loops;
-    return for_edge_groups(scratch_, layout_.capacity, begin, end, a_.graph.source, nullptr,
-                           a_.form.keep != nullptr, loops ? i : -1, loops && last ? i : -1,
-                           a_.graph.offsets[a_.graph.targets] + i, f);
+    const auto part = group_.append(i, begin, end, a_.graph.source, nullptr,
+                                    a_.form.keep != nullptr, loops ? i : -1, loops && last ? i : -1,
+                                    a_.graph.offsets[a_.graph.targets] + i);
+    const std::int32_t* index = group_.index.data() + part.first;
+    prefetch_rows(part.count, index, rows_, rows_.row * std::int64_t{sizeof(T)});
+    gather_sum(layout_, part.count, index, a_.s_src, heads_, a_.stats + i * 3 * heads_,
+               group_.array(0) + part.first * layout_.stride);
+    return part;
   }
-  HWY_INLINE void score_group(std::int64_t i, std::int64_t count) {
-    prefetch_rows(count, scratch_.index.data(), Rows<T>{a_.z, heads_ * features_, features_},
-                  heads_ * features_ * int64_t{sizeof(T)});
-    gather_sum(layout_, count, scratch_.index.data(), a_.s_src, heads_, a_.stats + i * 3 * heads_,
-               scratch_.array(0));
-    leaky_scores(layout_, count, a_.form.negative_slope, scratch_.array(0));
+
+  // f(part) for groups of the edges [begin, end) of row i; group_ is empty before and after.
+  template <class F>
+  void each_group(std::int64_t i, std::int64_t begin, std::int64_t end, bool last, F&& f) {
+    const std::int64_t most = layout_.capacity - 1;
+    do {
+      const std::int64_t stop = std::min(end, begin + most);
+      const auto part = append(i, begin, stop, last && stop == end);
+      if (part.count > 0) f(part);
+      group_.clear();
+      begin = stop;
+    } while (begin < end);
+  }
+
+  T* leaky_scores() {
+    const hn::ScalableTag<T> d;
+    T* score = group_.array(0);
+    const std::int64_t total = layout_.padded(group_.count());
+    const auto slope = hn::Set(d, static_cast<T>(a_.form.negative_slope));
+    for (std::int64_t at = 0; at < total; at += layout_.lanes) {
+      const auto x = hn::LoadU(d, score + at);
+      hn::StoreU(hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Mul(x, slope)), d, score + at);
+    }
+    return score;
+  }
+  void exponentials(T* score) {
+    for (std::int64_t at = 0, total = layout_.padded(group_.count()); at < total;
+         at += layout_.lanes)
+      store(exp(load(score + at)), score + at);
+  }
+  void drop(T* weight) {
+    if (a_.form.keep == nullptr) return;
+    T* factor = group_.array(1);
+    gather_keep(layout_, group_.count(), group_.edge.data(), a_.form, factor);
+    for (std::int64_t at = 0, total = layout_.padded(group_.count()); at < total;
+         at += layout_.lanes)
+      store(load(weight + at) * load(factor + at), weight + at);
+  }
+  void accumulate(const typename EdgeGroup<T>::Part& part, const T* weight, bool add, T* acc) {
+    accumulate_rows(tiles_, part.count, group_.index.data() + part.first, rows_,
+                    weight + part.first * layout_.stride, layout_.stride, features_, add, acc);
   }
 
   const ForwardArgs<T>& a_;
   std::int64_t heads_, features_;
   const EdgeLayout& layout_;
   const std::vector<Tile>& tiles_;
-  EdgeScratch<T> scratch_;
+  Rows<T> rows_;
+  EdgeGroup<T> group_;
+  std::vector<T> acc_;
 };
 
 template <class T>
@@ -217,9 +258,7 @@ void forward(const ForwardArgs<T>& a) {
   const EdgeLayout layout = EdgeLayout::of<T>(a.form.heads);
   const std::vector<Tile> tiles = make_tiles<T>(a.form.heads, a.form.features);
   const RowBlocks blocks(a.graph.targets, a.graph.offsets, gat_grain(width));
-  const auto hubs = blocks.run([&](std::int64_t) {
-    return [pass = Forward<T>(a, layout, tiles)](std::int64_t row) mutable { pass.row(row); };
-  });
+  const auto hubs = blocks.run([&](std::int64_t) { return Forward<T>(a, layout, tiles); });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.offsets[row], end = a.graph.offsets[row + 1];
     const std::int64_t pieces = blocks.pieces(row), grain = blocks.grain();
@@ -250,15 +289,15 @@ void forward(const ForwardArgs<T>& a) {
     each_piece(
         [&](Forward<T>& pass, std::int64_t p, std::int64_t from, std::int64_t to, bool last) {
           if (any[p]) {
-            pass.sum_of_piece(row, from, to, last, false, top.data(),
-                              sum.data() + p * layout.stride, acc.data() + p * width);
+            pass.sum_of_piece(row, from, to, last, top.data(), sum.data() + p * layout.stride,
+                              acc.data() + p * width);
           }
         });
     for (std::int64_t p = 1; p < pieces; ++p) {
       for (std::int64_t h = 0; h < layout.stride; ++h) sum[h] += sum[p * layout.stride + h];
       for (std::int64_t c = 0; c < width; ++c) acc[c] += acc[p * width + c];
     }
-    Forward<T>(a, layout, tiles).finish(row, some, top.data(), sum.data(), acc.data());
+    Forward<T>(a, layout, tiles).write(row, some, top.data(), sum.data(), acc.data());
   }
 }
 

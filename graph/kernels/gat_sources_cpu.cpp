@@ -49,31 +49,51 @@ class SourcePass {
         tiles_(tiles),
         g_(args.form, args.grad_out),
         a_parts_(a_parts),
-        scratch_(layout, 6, 0) {}
+        group_(layout, 6, 0),
+        sum_(static_cast<std::size_t>(layout.stride)) {}
 
   void row(std::int64_t j) {
-    T *sum = scratch_.lanes(0), *acc = a_.grad_z + j * heads_ * features_;
-    piece(j, a_.graph.reverse_offsets[j], a_.graph.reverse_offsets[j + 1], true, sum, acc);
-    finish(j, sum, acc);
+    const std::int64_t begin = a_.graph.reverse_offsets[j], end = a_.graph.reverse_offsets[j + 1];
+    if (!group_.has_room(end - begin)) finish();
+    if (group_.has_room(end - begin)) {
+      append(j, begin, end, true);
+      return;
+    }
+    T* acc = a_.grad_z + j * heads_ * features_;
+    piece(j, begin, end, true, sum_.data(), acc);
+    write(j, sum_.data(), acc);
   }
 
-  // sum (span) = sum of de by lanes and acc (H, D) = sum of keep alpha g over edges [begin, end) of
-  // source j.
+  // Does the rows that wait in the group.
+  void finish() {
+    if (group_.parts().empty()) return;
+    weights();
+    for (const auto& part : group_.parts()) {
+      T* acc = a_.grad_z + part.row * heads_ * features_;
+      add_part(part, false, sum_.data(), acc);
+      write(part.row, sum_.data(), acc);
+    }
+    group_.clear();
+  }
+
+  // A long row, by pieces: sum (stride) of de and acc (H, D) of keep alpha g over edges [begin,
+  // end) of source j, and its loop when `last`.
   void piece(std::int64_t j, std::int64_t begin, std::int64_t end, bool last, T* sum, T* acc) {
-    std::fill(sum, sum + layout_.span, T(0));
-    const bool loops = a_.form.self_loops && j < a_.graph.targets;
-    const bool any =
-        for_edge_groups(scratch_, layout_.capacity, begin, end, a_.graph.reverse_target,
-                        a_.graph.reverse_edge, a_.form.keep != nullptr, loops ? j : -1,
-                        loops && last ? j : -1, a_.graph.offsets[a_.graph.targets] + j,
-                        [&](std::int64_t count, bool first) { group(j, count, first, sum, acc); });
-    if (!any) std::fill(acc, acc + heads_ * features_, T(0));
+    const std::int64_t most = layout_.capacity - 1;
+    bool add = false;
+    do {
+      const std::int64_t stop = std::min(end, begin + most);
+      const auto part = append(j, begin, stop, last && stop == end);
+      weights();
+      if (!add || part.count > 0) add_part(part, add, sum, acc);
+      add = true;
+      group_.clear();
+      begin = stop;
+    } while (begin < end);
   }
 
   // The rest of grad_z[j], and j's part of the gradients of a_src and a_dst. acc may be grad_z[j].
-  void finish(std::int64_t j, const T* sum, const T* acc) {
-    T* ds_src = scratch_.lanes(1);
-    fold_sum(layout_, sum, ds_src);
+  void write(std::int64_t j, const T* ds_src, const T* acc) {
     const T* ds_dst = j < a_.graph.targets ? a_.grad_stats + (2 * j + 1) * heads_ : nullptr;
     const std::int64_t width = heads_ * features_;
     const T* z = a_.z + j * width;
@@ -95,50 +115,62 @@ class SourcePass {
   }
 
  private:
-  void group(std::int64_t j, std::int64_t count, bool first, T* sum, T* acc) {
-    T *score = scratch_.array(0), *top = scratch_.array(1), *inverse = scratch_.array(2),
-      *centre = scratch_.array(3), *dots = scratch_.array(4), *factor = scratch_.array(5);
-    const std::int32_t* index = scratch_.index.data();
-    prefetch_rows(count, scratch_.index.data(), g_.rows, g_.rows.row * int64_t{sizeof(T)});
-    gather_stats(j, count, score, top, inverse, centre);
-    lowest_padding(layout_, count, score);
-    zero_padding(layout_, count, top);
-    zero_padding(layout_, count, inverse);
-    zero_padding(layout_, count, centre);
-    row_dots(count, index, g_.rows, a_.z + j * heads_ * features_, features_, heads_, features_,
-             layout_.stride, dots);
-    zero_padding(layout_, count, dots);
-    if (a_.form.keep != nullptr) gather_keep(layout_, count, scratch_.edge.data(), a_.form, factor);
+  // Appends the edges with what their targets know of them, and the products <g_i, z_j>.
+  typename EdgeGroup<T>::Part append(std::int64_t j, std::int64_t begin, std::int64_t end,
+                                     bool last) {
+    const bool loops = a_.form.self_loops && j < a_.graph.targets;
+    const auto part = group_.append(j, begin, end, a_.graph.reverse_target, a_.graph.reverse_edge,
+                                    a_.form.keep != nullptr, loops ? j : -1, loops && last ? j : -1,
+                                    a_.graph.offsets[a_.graph.targets] + j);
+    const std::int32_t* index = group_.index.data() + part.first;
+    prefetch_rows(part.count, index, g_.rows, g_.rows.row * std::int64_t{sizeof(T)});
+    const std::int64_t at = part.first * layout_.stride;
+    gather_stats(j, part.count, index, group_.array(0) + at, group_.array(1) + at,
+                 group_.array(2) + at, group_.array(3) + at);
+    row_dots(part.count, index, g_.rows, a_.z + j * heads_ * features_, features_, heads_,
+             features_, layout_.stride, group_.array(4) + at);
+    return part;
+  }
 
-    const hn::ScalableTag<T> d;
-    const std::int64_t step = static_cast<std::int64_t>(hn::Lanes(d)),
-                       total = layout_.padded(count);
-    const Simd<T> slope(a_.form.negative_slope), one(1.0), zero(0.0), g_scale(g_.scale);
-    for (std::int64_t part = 0; part < layout_.span; part += step) {
-      Simd<T> de = load(sum + part);
-      for (std::int64_t at = part; at < total; at += layout_.span) {
-        const Simd<T> x = load(score + at);
-        const Simd<T> slopes = select(x > zero, one, slope);
-        const Simd<T> alpha = exp(x * slopes - load(top + at)) * load(inverse + at);
-        const Simd<T> factors = a_.form.keep != nullptr ? g_scale * load(factor + at) : g_scale;
-        const Simd<T> grad = load(dots + at) * factors;
-        de = fma(alpha * slopes, grad - load(centre + at), de);
-        store(alpha * factors, score + at);
-      }
-      store(de, sum + part);
+  // For all edges of the group: the first array becomes keep alpha, the second one de.
+  void weights() {
+    T *score = group_.array(0), *top = group_.array(1), *inverse = group_.array(2),
+      *centre = group_.array(3), *dots = group_.array(4), *factor = group_.array(5);
+    if (a_.form.keep != nullptr)
+      gather_keep(layout_, group_.count(), group_.edge.data(), a_.form, factor);
+    const Simd<T> negative(a_.form.negative_slope), one(1.0), zero(0.0), scale(g_.scale);
+    for (std::int64_t at = 0, total = layout_.padded(group_.count()); at < total;
+         at += layout_.lanes) {
+      const Simd<T> x = load(score + at), phi = select(x > zero, one, negative);
+      const Simd<T> alpha = exp(x * phi - load(top + at)) * load(inverse + at);
+      const Simd<T> factors = a_.form.keep != nullptr ? scale * load(factor + at) : scale;
+      const Simd<T> grad = load(dots + at) * factors;
+      store(alpha * phi * (grad - load(centre + at)), top + at);
+      store(alpha * factors, score + at);
     }
-    accumulate_rows(tiles_, count, index, g_.rows, score, layout_.stride, features_, !first, acc);
+  }
+
+  void add_part(const typename EdgeGroup<T>::Part& part, bool add, T* sum, T* acc) {
+    if (part.count == 0) {
+      std::fill(sum, sum + layout_.stride, T(0));
+      std::fill(acc, acc + heads_ * features_, T(0));
+      return;
+    }
+    const std::int64_t at = part.first * layout_.stride;
+    row_sum(layout_, part.count, group_.array(1) + at, add, sum);
+    accumulate_rows(tiles_, part.count, group_.index.data() + part.first, g_.rows,
+                    group_.array(0) + at, layout_.stride, features_, add, acc);
   }
 
   template <int kHeads>
-  HWY_INLINE void gather_stats_of(std::int64_t j, std::int64_t count, T* score, T* top, T* inverse,
-                                  T* centre) {
+  HWY_INLINE void gather_stats_of(std::int64_t j, std::int64_t count, const std::int32_t* index,
+                                  T* score, T* top, T* inverse, T* centre) {
     const hn::CappedTag<T, kHeads> d;
     const std::int64_t lanes = static_cast<std::int64_t>(hn::Lanes(d));
     for (std::int64_t h = 0; h < kHeads; h += lanes) {
       const auto mine = hn::LoadU(d, a_.s_src + j * kHeads + h);
       for (std::int64_t k = 0; k < count; ++k) {
-        const std::int64_t i = scratch_.index[static_cast<std::size_t>(k)], at = k * kHeads + h;
+        const std::int64_t i = index[k], at = k * kHeads + h;
         const T* stats = a_.stats + i * 3 * kHeads + h;
         hn::StoreU(hn::Add(mine, hn::LoadU(d, stats)), d, score + at);
         hn::StoreU(hn::LoadU(d, stats + kHeads), d, top + at);
@@ -147,24 +179,25 @@ class SourcePass {
       }
     }
   }
-  void gather_stats(std::int64_t j, std::int64_t count, T* score, T* top, T* inverse, T* centre) {
+  void gather_stats(std::int64_t j, std::int64_t count, const std::int32_t* index, T* score, T* top,
+                    T* inverse, T* centre) {
     if (layout_.heads == layout_.stride) {
       switch (heads_) {
         case 1:
-          return gather_stats_of<1>(j, count, score, top, inverse, centre);
+          return gather_stats_of<1>(j, count, index, score, top, inverse, centre);
         case 2:
-          return gather_stats_of<2>(j, count, score, top, inverse, centre);
+          return gather_stats_of<2>(j, count, index, score, top, inverse, centre);
         case 4:
-          return gather_stats_of<4>(j, count, score, top, inverse, centre);
+          return gather_stats_of<4>(j, count, index, score, top, inverse, centre);
         case 8:
-          return gather_stats_of<8>(j, count, score, top, inverse, centre);
+          return gather_stats_of<8>(j, count, index, score, top, inverse, centre);
         default:
           break;
       }
     }
     const T* mine = a_.s_src + j * heads_;
     for (std::int64_t k = 0; k < count; ++k) {
-      const std::int64_t i = scratch_.index[static_cast<std::size_t>(k)];
+      const std::int64_t i = index[k];
       const T *stats = a_.stats + i * 3 * heads_, *grad_stats = a_.grad_stats + i * 2 * heads_;
       for (std::int64_t h = 0; h < heads_; ++h) {
         const std::int64_t at = k * layout_.stride + h;
@@ -182,7 +215,8 @@ class SourcePass {
   const std::vector<Tile>& tiles_;
   Cotangent<T> g_;
   T* a_parts_;
-  EdgeScratch<T> scratch_;
+  EdgeGroup<T> group_;
+  std::vector<T> sum_;
 };
 
 template <class T>
@@ -194,12 +228,11 @@ void sources(const BackwardArgs<T>& a) {
   const std::int64_t parts = blocks.blocks() + 1;  // one more for the hubs
   std::vector<T> a_parts(static_cast<std::size_t>(parts * 2 * width));
   const auto hubs = blocks.run([&](std::int64_t b) {
-    return [pass = SourcePass<T>(a, layout, tiles, a_parts.data() + b * 2 * width)](
-               std::int64_t row) mutable { pass.row(row); };
+    return SourcePass<T>(a, layout, tiles, a_parts.data() + b * 2 * width);
   });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.reverse_offsets[row], end = a.graph.reverse_offsets[row + 1];
-    const std::int64_t pieces = blocks.pieces(row), size = layout.span + width;
+    const std::int64_t pieces = blocks.pieces(row), size = layout.stride + width;
     std::vector<T> sums(static_cast<std::size_t>(pieces * size));
     T* hub_part = a_parts.data() + blocks.blocks() * 2 * width;
     parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last) {
@@ -208,13 +241,13 @@ void sources(const BackwardArgs<T>& a) {
         const std::int64_t from = begin + p * blocks.grain();
         T* sum = sums.data() + p * size;
         pass.piece(row, from, std::min(end, from + blocks.grain()), p + 1 == pieces, sum,
-                   sum + layout.span);
+                   sum + layout.stride);
       }
     });
     for (std::int64_t p = 1; p < pieces; ++p) {
       for (std::int64_t l = 0; l < size; ++l) sums[l] += sums[p * size + l];
     }
-    SourcePass<T>(a, layout, tiles, hub_part).finish(row, sums.data(), sums.data() + layout.span);
+    SourcePass<T>(a, layout, tiles, hub_part).write(row, sums.data(), sums.data() + layout.stride);
   }
   std::vector<T> total(static_cast<std::size_t>(2 * width));
   add_parts(parts, 2 * width, a_parts, total.data());

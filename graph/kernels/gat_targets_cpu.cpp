@@ -48,44 +48,57 @@ class TargetPass {
         features_(args.form.features),
         layout_(layout),
         g_(args.form, args.grad_out),
+        rows_{args.z, heads_ * features_, features_},
         bias_part_(bias_part),
-        scratch_(layout, 3, 0) {}
+        group_(layout, 4, 0),
+        sums_(static_cast<std::size_t>(3 * layout.stride)),
+        buffer_(static_cast<std::size_t>(layout.stride)) {}
 
   void row(std::int64_t i) {
-    T* sums = scratch_.lanes(3);
-    piece(i, a_.graph.offsets[i], a_.graph.offsets[i + 1], true, sums);
-    finish(i, sums);
+    const std::int64_t begin = a_.graph.offsets[i], end = a_.graph.offsets[i + 1];
+    if (!group_.has_room(end - begin)) finish();
+    if (group_.has_room(end - begin)) {
+      append(i, begin, end, true);
+      return;
+    }
+    piece(i, begin, end, true, sums_.data());
+    write(i, sums_.data());
   }
 
-  // sums (3, span) by lanes: of alpha dalpha, phi' alpha dalpha and phi' alpha over edges [begin,
-  // end).
+  // Does the rows that wait in the group.
+  void finish() {
+    if (group_.parts().empty()) return;
+    slopes_and_exponentials();
+    for (const auto& part : group_.parts()) {
+      std::fill(sums_.begin(), sums_.end(), T(0));
+      add_sums(part, sums_.data());
+      write(part.row, sums_.data());
+    }
+    group_.clear();
+  }
+
+  // A long row, by pieces: sums (3, stride) of alpha dalpha, phi' alpha dalpha and phi' alpha over
+  // edges [begin, end) of row i, and its loop when `last`.
   void piece(std::int64_t i, std::int64_t begin, std::int64_t end, bool last, T* sums) {
-    const T* stats = a_.stats + i * 3 * heads_;
-    T *top = scratch_.lanes(0), *scale = scratch_.lanes(1);
-    spread(layout_, stats + heads_, top);
-    spread(layout_, stats + 2 * heads_, scale);
-    std::fill(sums, sums + 3 * layout_.span, T(0));
-    const Rows<T> rows{a_.z, heads_ * features_, features_};
-    const bool loops = a_.form.self_loops;
-    for_edge_groups(scratch_, layout_.capacity, begin, end, a_.graph.source, nullptr,
-                    a_.form.keep != nullptr, loops ? i : -1, loops && last ? i : -1,
-                    a_.graph.offsets[a_.graph.targets] + i,
-                    [&](std::int64_t count, bool) { group(i, count, rows, top, scale, sums); });
+    std::fill(sums, sums + 3 * layout_.stride, T(0));
+    const std::int64_t most = layout_.capacity - 1;
+    do {
+      const std::int64_t stop = std::min(end, begin + most);
+      const auto part = append(i, begin, stop, last && stop == end);
+      slopes_and_exponentials();
+      add_sums(part, sums);
+      group_.clear();
+      begin = stop;
+    } while (begin < end);
   }
 
-  void finish(std::int64_t i, T* sums) {
-    T* sum = scratch_.lanes(2);
+  void write(std::int64_t i, const T* sums) {
     T* to = a_.grad_stats + i * 2 * heads_;
-    const auto fold = [&](int which) {
-      fold_sum(layout_, sums + which * layout_.span, sum);
-      return sum;
-    };
-    const T* c = fold(0);
-    for (std::int64_t h = 0; h < heads_; ++h) to[h] = c[h];
-    const T* weighted = fold(1);
-    for (std::int64_t h = 0; h < heads_; ++h) to[heads_ + h] = weighted[h];
-    const T* plain = fold(2);
-    for (std::int64_t h = 0; h < heads_; ++h) to[heads_ + h] -= to[h] * plain[h];
+    const T *weighted = sums + layout_.stride, *plain = weighted + layout_.stride;
+    for (std::int64_t h = 0; h < heads_; ++h) {
+      to[h] = sums[h];
+      to[heads_ + h] = weighted[h] - sums[h] * plain[h];
+    }
     if (bias_part_ != nullptr) {
       const T* g = g_.rows.at + i * g_.rows.row;
       each_vector<T>(g_.rows.row, [&](std::int64_t c, auto io) HWY_ATTR {
@@ -95,50 +108,81 @@ class TargetPass {
   }
 
  private:
-  void group(std::int64_t i, std::int64_t count, Rows<T> rows, const T* top, const T* scale,
-             T* sums) {
-    T *score = scratch_.array(0), *dots = scratch_.array(1), *factor = scratch_.array(2);
-    prefetch_rows(count, scratch_.index.data(), rows, heads_ * features_ * int64_t{sizeof(T)});
-    gather_sum(layout_, count, scratch_.index.data(), a_.s_src, heads_, a_.stats + i * 3 * heads_,
-               score);
-    lowest_padding(layout_, count, score);
-    row_dots(count, scratch_.index.data(), rows, g_.rows.at + i * g_.rows.row, g_.rows.head, heads_,
-             features_, layout_.stride, dots);
-    zero_padding(layout_, count, dots);
-    if (a_.form.keep != nullptr) gather_keep(layout_, count, scratch_.edge.data(), a_.form, factor);
+  // Appends the edges with their scores and products <g_i, z_j>.
+  typename EdgeGroup<T>::Part append(std::int64_t i, std::int64_t begin, std::int64_t end,
+                                     bool last) {
+    const bool loops = a_.form.self_loops;
+    const auto part = group_.append(i, begin, end, a_.graph.source, nullptr,
+                                    a_.form.keep != nullptr, loops ? i : -1, loops && last ? i : -1,
+                                    a_.graph.offsets[a_.graph.targets] + i);
+    const std::int32_t* index = group_.index.data() + part.first;
+    prefetch_rows(part.count, index, rows_, rows_.row * std::int64_t{sizeof(T)});
+    const std::int64_t at = part.first * layout_.stride;
+    gather_sum(layout_, part.count, index, a_.s_src, heads_, a_.stats + i * 3 * heads_,
+               group_.array(0) + at);
+    row_dots(part.count, index, rows_, g_.rows.at + i * g_.rows.row, g_.rows.head, heads_,
+             features_, layout_.stride, group_.array(1) + at);
+    return part;
+  }
 
-    const hn::ScalableTag<T> d;
-    const std::int64_t step = static_cast<std::int64_t>(hn::Lanes(d)),
-                       total = layout_.padded(count);
-    const Simd<T> slope(a_.form.negative_slope), one(1.0), zero(0.0), g_scale(g_.scale);
-    for (std::int64_t part = 0; part < layout_.span; part += step) {
-      const Simd<T> shift = load(top + part), inverse = load(scale + part);
-      Simd<T> c = load(sums + part), weighted = load(sums + layout_.span + part),
-              plain = load(sums + 2 * layout_.span + part);
-      for (std::int64_t at = part; at < total; at += layout_.span) {
-        const Simd<T> x = load(score + at);
-        const Simd<T> slopes = select(x > zero, one, slope);
-        const Simd<T> alpha = exp(x * slopes - shift) * inverse;
-        Simd<T> grad = load(dots + at) * g_scale;
-        if (a_.form.keep != nullptr) grad = grad * load(factor + at);
-        const Simd<T> product = alpha * grad;
-        c = c + product;
-        weighted = fma(slopes, product, weighted);
-        plain = fma(slopes, alpha, plain);
-      }
-      store(c, sums + part);
-      store(weighted, sums + layout_.span + part);
-      store(plain, sums + 2 * layout_.span + part);
+  // For all edges of the group: score becomes exp(phi(score) - max), slope phi', and dots dalpha.
+  void slopes_and_exponentials() {
+    T *score = group_.array(0), *dots = group_.array(1), *slope = group_.array(2),
+      *factor = group_.array(3);
+    const std::int64_t total = layout_.padded(group_.count());
+    const Simd<T> negative(a_.form.negative_slope), one(1.0), zero(0.0), scale(g_.scale);
+    for (std::int64_t at = 0; at < total; at += layout_.lanes) {
+      const Simd<T> x = load(score + at), phi = select(x > zero, one, negative);
+      store(phi, slope + at);
+      store(x * phi, score + at);
     }
+    for (const auto& part : group_.parts()) {
+      const T* top = padded_heads(layout_, a_.stats + (part.row * 3 + 1) * heads_, buffer_.data());
+      row_shift(layout_, part.count, top, score + part.first * layout_.stride);
+    }
+    if (a_.form.keep != nullptr)
+      gather_keep(layout_, group_.count(), group_.edge.data(), a_.form, factor);
+    for (std::int64_t at = 0; at < total; at += layout_.lanes) {
+      store(exp(load(score + at)), score + at);
+      const Simd<T> product = load(dots + at) * scale;
+      store(a_.form.keep != nullptr ? product * load(factor + at) : product, dots + at);
+    }
+  }
+
+  void add_sums(const typename EdgeGroup<T>::Part& part, T* sums) {
+    const T* scales = padded_heads(layout_, a_.stats + (part.row * 3 + 2) * heads_, buffer_.data());
+    const std::int64_t first = part.first * layout_.stride, stride = layout_.stride;
+    const T *p = group_.array(0) + first, *grad = group_.array(1) + first,
+            *slope = group_.array(2) + first;
+    with_edge_tag<T>(layout_, [&](auto d) HWY_ATTR {
+      for (std::int64_t h = 0; h < stride; h += static_cast<std::int64_t>(hn::Lanes(d))) {
+        const auto scale = hn::LoadU(d, scales + h);
+        auto c = hn::LoadU(d, sums + h), weighted = hn::LoadU(d, sums + stride + h),
+             plain = hn::LoadU(d, sums + 2 * stride + h);
+        for (std::int64_t at = h; at < part.count * stride; at += stride) {
+          const auto alpha = hn::Mul(hn::LoadU(d, p + at), scale), phi = hn::LoadU(d, slope + at);
+          const auto product = hn::Mul(alpha, hn::LoadU(d, grad + at));
+          c = hn::Add(c, product);
+          weighted = hn::MulAdd(phi, product, weighted);
+          plain = hn::MulAdd(phi, alpha, plain);
+        }
+        hn::StoreU(c, d, sums + h);
+        hn::StoreU(weighted, d, sums + stride + h);
+        hn::StoreU(plain, d, sums + 2 * stride + h);
+      }
+    });
   }
 
   const BackwardArgs<T>& a_;
   std::int64_t heads_, features_;
   const EdgeLayout& layout_;
   Cotangent<T> g_;
+  Rows<T> rows_;
   T* bias_part_;
-  EdgeScratch<T> scratch_;
+  EdgeGroup<T> group_;
+  std::vector<T> sums_, buffer_;
 };
+
 template <class T>
 void targets(const BackwardArgs<T>& a) {
   const EdgeLayout layout = EdgeLayout::of<T>(a.form.heads);
@@ -150,14 +194,11 @@ void targets(const BackwardArgs<T>& a) {
   const auto bias_part = [&](std::int64_t b) {
     return bias.empty() ? nullptr : bias.data() + b * width;
   };
-  const auto hubs = blocks.run([&](std::int64_t b) {
-    return [pass = TargetPass<T>(a, layout, bias_part(b))](std::int64_t row) mutable {
-      pass.row(row);
-    };
-  });
+  const auto hubs =
+      blocks.run([&](std::int64_t b) { return TargetPass<T>(a, layout, bias_part(b)); });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.offsets[row], end = a.graph.offsets[row + 1];
-    const std::int64_t pieces = blocks.pieces(row), size = 3 * layout.span;
+    const std::int64_t pieces = blocks.pieces(row), size = 3 * layout.stride;
     std::vector<T> sums(static_cast<std::size_t>(pieces * size));
     parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last) {
       TargetPass<T> pass(a, layout, nullptr);
@@ -170,7 +211,7 @@ void targets(const BackwardArgs<T>& a) {
     for (std::int64_t p = 1; p < pieces; ++p) {
       for (std::int64_t l = 0; l < size; ++l) sums[l] += sums[p * size + l];
     }
-    TargetPass<T>(a, layout, bias_part(blocks.blocks())).finish(row, sums.data());
+    TargetPass<T>(a, layout, bias_part(blocks.blocks())).write(row, sums.data());
   }
   if (a.grad_bias != nullptr) add_parts(parts, width, bias, a.grad_bias);
 }

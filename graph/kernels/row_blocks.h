@@ -37,15 +37,16 @@ class RowBlocks {
     std::mutex mutex;
     parallel_for(blocks_, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t block = begin; block < end; ++block) {
-        auto row = begin_block(block);
+        auto pass = begin_block(block);
         for (std::int64_t r = first_row(block), last = first_row(block + 1); r < last; ++r) {
           if (degree(r) <= 2 * grain_) {
-            row(r);
+            pass.row(r);
           } else {
             const std::lock_guard lock(mutex);
             hubs.push_back(r);
           }
         }
+        pass.finish();
       }
     });
     std::sort(hubs.begin(), hubs.end());

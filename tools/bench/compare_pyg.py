@@ -36,8 +36,8 @@ try:
     import torch_geometric
     from torch_geometric.nn import GATConv
 except ImportError as error:
-    print(f"compare_pyg: {error}; needs python3 with torch, torch_geometric, numpy and scipy")
-    sys.exit(77)
+    print(f"compare_pyg: skipped, {error}; it needs torch, torch_geometric, numpy and scipy")
+    sys.exit(0)
 
 warnings.filterwarnings("ignore", category=UserWarning, module="torch|.*compare_pyg")  # "in beta"
 warnings.filterwarnings("ignore", category=DeprecationWarning)  # old names in the pickles
@@ -222,14 +222,14 @@ def main():
     data = os.environ.get("LIPGRAD_DATA", os.path.expanduser("~/.cache/lipgrad"))
     folder = os.path.join(data, "planetoid")
     if not os.path.exists(os.path.join(folder, "ind.cora.x")):
-        print(f"compare_pyg: no Cora in {folder}; set LIPGRAD_DATA or run tools/fetch_data cora")
-        sys.exit(77)
+        print(f"compare_pyg: skipped, no Cora in {folder}: set LIPGRAD_DATA or run tools/fetch_data cora")
+        sys.exit(0)
     if args.lipgrad == "none":
         args.lipgrad = None
     elif not os.path.exists(args.lipgrad):
         print(f"compare_pyg: no {args.lipgrad}; build it with -DLIPGRAD_BUILD_BENCHMARKS=ON, or give "
               "--lipgrad")
-        sys.exit(77)
+        sys.exit(1)
     torch.set_num_threads(args.threads)
     x, y, edges, masks = load_planetoid(folder, "cora")
     print(f"torch {torch.__version__}, torch_geometric {torch_geometric.__version__}, {args.threads} threads; "
