@@ -2,6 +2,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include <type_traits>
+
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/threads.h>
 
@@ -22,6 +24,21 @@ class Threads {
 inline Tensor normal(const Shape& shape, DType dtype = f32) {
   Generator rng{1};
   return randn(shape, dtype, rng);
+}
+
+// Times f(), after one call that brings the memory it needs.
+template <class F>
+void time(benchmark::State& state, F&& f) {
+  const auto once = [&] {
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      benchmark::ClobberMemory();
+    } else {
+      benchmark::DoNotOptimize(f());
+    }
+  };
+  once();
+  for (auto _ : state) once();
 }
 
 // For a counter that is shown as a rate: count per iteration and second.

@@ -13,7 +13,7 @@ template <class F>
 void run(benchmark::State& state, double tensors, F f) {
   const Threads threads(state.range(1));
   const Tensor x = normal({state.range(0)});
-  for (auto _ : state) benchmark::DoNotOptimize(f(x));
+  time(state, [&] { return f(x); });
   state.counters["byte/s"] = per_second(4.0 * tensors * double(state.range(0)));
 }
 

@@ -16,9 +16,10 @@ void gemm_f32(benchmark::State& state) {
   const Threads threads(state.range(4));
   const Tensor a = normal({m, k}), b = normal({k, n});
   Tensor c = empty({m, n});
-  for (auto _ : state)
+  time(state, [&] {
     gemm<float>(trans_a, trans_b, m, n, k, 1, a.data<float>(), trans_a ? m : k, b.data<float>(),
                 trans_b ? k : n, 0, c.mutable_data<float>(), n);
+  });
   state.counters["flop/s"] = per_second(2.0 * double(m) * double(n) * double(k));
 }
 
@@ -45,9 +46,10 @@ void batched_scores_f32(benchmark::State& state) {
   const Threads threads(state.range(3));
   const Tensor q = normal({batch, t, d}), k = normal({batch, t, d});
   Tensor s = empty({batch, t, t});
-  for (auto _ : state)
+  time(state, [&] {
     gemm_batched<float>(batch, false, true, t, t, d, 1, q.data<float>(), d, t * d, k.data<float>(),
                         d, t * d, 0, s.mutable_data<float>(), t, t * t);
+  });
   state.counters["flop/s"] = per_second(2.0 * double(batch) * double(t) * double(t) * double(d));
 }
 BENCHMARK(batched_scores_f32)
@@ -72,9 +74,10 @@ void spmm_f32(benchmark::State& state) {
   for (std::int64_t i = 0; i <= rows; ++i) offsets[i] = i * each;
   const Tensor values = normal({nnz}), x = normal({cols, features});
   Tensor y = empty({rows, features});
-  for (auto _ : state)
+  time(state, [&] {
     cpu::spmm<float>(rows, features, offsets.data(), columns.data(), nullptr, values.data<float>(),
                      x.data<float>(), features, y.mutable_data<float>(), features);
+  });
   state.counters["flop/s"] = per_second(2.0 * double(nnz) * double(features));
   // What is gathered and written, were nothing in the cache.
   state.counters["byte/s"] = per_second(4.0 * double(nnz + rows) * double(features));

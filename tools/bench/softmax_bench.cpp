@@ -10,17 +10,17 @@ namespace {
 void softmax_f32(benchmark::State& state) {
   const Threads threads(state.range(2));
   const Tensor x = normal({state.range(0), state.range(1)});
-  for (auto _ : state) benchmark::DoNotOptimize(softmax(x));
+  time(state, [&] { return softmax(x); });
   state.counters["byte/s"] = per_second(8.0 * double(x.numel()));
 }
 void softmax_step_f32(benchmark::State& state) {
   const Threads threads(state.range(2));
   const Tensor x = normal({state.range(0), state.range(1)}), g = normal(x.shape());
-  for (auto _ : state) {
+  time(state, [&] {
     Tape tape;
     const Tensor vx = tape.watch(x);
-    benchmark::DoNotOptimize(tape.grad(softmax(vx), {vx}, g));
-  }
+    return tape.grad(softmax(vx), {vx}, g);
+  });
   state.counters["byte/s"] = per_second(20.0 * double(x.numel()));
 }
 
