@@ -273,24 +273,23 @@ TEST_CASE("node data: the other .npz data sets at hand") {
     const char* name;
     std::int64_t nodes, edges, features, classes;
   };
-  for (const auto& [name, nodes, edges, features, classes] :
-       {Expected{"npz/karate_club", 34, 78, 34, 4},
-        {"npz/amazon_photo", 7650, 119081, 745, 8},
-        {"npz/cora_ml", 2995, 8158, 2879, 7},
-        {"heterophilous/texas", 183, 279, 1703, 5},
-        {"heterophilous/minesweeper", 10000, 39402, 7, 2},
-        {"heterophilous/actor", 7600, 26659, 932, 5}}) {
-    const std::string path = test::find_data(std::string(name) + ".npz");
+  for (const Expected& expected : {Expected{"npz/karate_club", 34, 78, 34, 4},
+                                   {"npz/amazon_photo", 7650, 119081, 745, 8},
+                                   {"npz/cora_ml", 2995, 8158, 2879, 7},
+                                   {"heterophilous/texas", 183, 279, 1703, 5},
+                                   {"heterophilous/minesweeper", 10000, 39402, 7, 2},
+                                   {"heterophilous/actor", 7600, 26659, 932, 5}}) {
+    const std::string path = test::find_data(std::string(expected.name) + ".npz");
     if (path.empty()) continue;
-    CAPTURE(name);
+    CAPTURE(expected.name);
     const NodeData data = load_node_data(path);
-    CHECK(data.graph.num_nodes() == nodes);
-    CHECK(data.graph.num_edges() == 2 * edges);
-    CHECK(data.features.cols() == features);
-    CHECK(data.num_classes == classes);
+    CHECK(data.graph.num_nodes() == expected.nodes);
+    CHECK(data.graph.num_edges() == 2 * expected.edges);
+    CHECK(data.features.cols() == expected.features);
+    CHECK(data.num_classes == expected.classes);
     CHECK(data.train.numel() > 0);
-    const std::string short_name = fs::path(name).filename().string();
-    CHECK(load_node_data(short_name).graph.num_edges() == 2 * edges);
+    const std::string short_name = fs::path(expected.name).filename().string();
+    CHECK(load_node_data(short_name).graph.num_edges() == 2 * expected.edges);
   }
   if (const std::string path = test::find_data("heterophilous/texas.npz"); !path.empty()) {
     const NodeData first = load_npz_dataset(path), second = load_npz_dataset(path, {.split = 9});
