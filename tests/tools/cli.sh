@@ -173,15 +173,25 @@ fi
   failed "cli: file too large: checkpoints unchanged" "they changed"
 
 # Stopped: the epoch ends, a checkpoint is written, and training goes on from it.
+set -m  # else bash would have the program ignore SIGINT from the start
 for signal in INT TERM; do
-  timeout --preserve-status -s $signal 2 "$lipgrad" train gat --data cora --epochs 100000000 --out "stopped$signal" \
-    --quiet >out 2>err </dev/null
+  folder=stopped$signal
+  "$lipgrad" train gat --data cora --epochs 100000000 --out $folder --quiet >out 2>err </dev/null &
+  program=$!
+  for ((tenths = 0; tenths < 600; ++tenths)); do  # until it has trained an epoch
+    { [[ -s $folder/metrics.jsonl ]] || ! kill -0 $program 2>/dev/null; } && break
+    sleep 0.1
+  done
+  kill -s $signal $program
+  wait $program
   status=$?
-  if [[ $status == 130 && -e stopped$signal/last.lip ]] && grep -q resume err; then
+  if [[ $status == 130 && -e $folder/last.lip ]] && grep -q resume err; then
     ok "cli: stopped by SIG$signal"
   else
     failed "cli: stopped by SIG$signal" "status $status: $(cat err)"
+    continue
   fi
   epochs=$(grep -oE 'after epoch [0-9]+' err | grep -oE '[0-9]+')
-  works "cli: goes on after SIG$signal" train gat --data cora --epochs $((epochs + 2)) --out "stopped$signal" --resume --quiet
+  works "cli: goes on after SIG$signal" train gat --data cora --epochs $((epochs + 2)) \
+    --out $folder --resume --quiet
 done
