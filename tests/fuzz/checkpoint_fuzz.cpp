@@ -13,6 +13,8 @@
 #include <lipgrad/core/crc32c.h>
 #include <lipgrad/core/error.h>
 
+#include "allocation_limit.h"
+
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -58,11 +60,16 @@ void fix_checksums(Bytes& bytes) {
   fix_record(bytes, footer, 48);
 }
 
+// The worst a reader can be made to allocate: in the manifest, an empty State takes 2 bytes of the
+// file, 64 in memory, and up to 24 for the pointer to it while the array of these grows.
+constexpr std::size_t kFactor = 64;
+
 void read(const Bytes& bytes) {
   static const int fd = ::memfd_create("checkpoint", 0);
   if (::ftruncate(fd, 0) != 0 ||
       ::pwrite(fd, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     std::abort();
+  const lipgrad::fuzz::AllocationLimit limit((64 << 10) + kFactor * bytes.size());
   try {
     lipgrad::read_checkpoint_info("/proc/self/fd/" + std::to_string(fd), true);
   } catch (const lipgrad::Error& error) {
