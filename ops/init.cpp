@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/random.h>
+#include <lipgrad/ops/spectral_norm.h>
 
 namespace lipgrad::init {
 namespace {
@@ -159,6 +161,21 @@ Initializer kaiming_uniform(KaimingOptions options) {
 Initializer kaiming_normal(KaimingOptions options) {
   return [options](Tensor& x, Generator& rng) {
     normal(0, std::sqrt(kaiming_variance(x.shape(), options)))(x, rng);
+  };
+}
+
+Initializer spectral(Initializer base) {
+  LIPGRAD_CHECK(base != nullptr, "init: spectral needs an initialiser to draw by");
+  return [base = std::move(base)](Tensor& x, Generator& rng) {
+    base(x, rng);
+    const double norm = spectral_norm(x);
+    if (norm == 0) return;
+    visit_float("init", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* value = x.mutable_data<T>();
+      for (std::int64_t i = 0; i < x.numel(); ++i)
+        value[i] = static_cast<T>(static_cast<double>(value[i]) / norm);
+    });
   };
 }
 

@@ -40,6 +40,12 @@ struct KaimingOptions {
 Initializer kaiming_uniform(KaimingOptions options = {});
 Initializer kaiming_normal(KaimingOptions options = {});
 
+// Draws by `base` and divides by the largest singular value of the weight (out, in, ...) as a
+// matrix (out, rest): its spectral_norm() is 1 (Qi et al., LipsFormer, arXiv:2304.09856, spectral
+// initialisation). A draw of zeros stays. Error for fewer than two dimensions, and when an element
+// drawn is not finite.
+Initializer spectral(Initializer base = xavier_normal());
+
 // Uniform in +- 1 / sqrt(fan), the usual start of a linear layer's weight and, with the fan of its
 // weight, bias.
 Initializer fan_uniform(std::int64_t fan);

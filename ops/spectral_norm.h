@@ -1,0 +1,14 @@
+#pragma once
+
+#include <lipgrad/core/tensor.h>
+
+namespace lipgrad {
+
+// The l2 operator norm of a weight (out, in, ...), f32 or f64: the largest singular value of the
+// matrix (out, rest), computed in f64 to about 1e-15 relative (largest_singular_value() in
+// core/blas.h), no power iteration. For a convolution that is the norm of the reshaped matrix, not
+// of the operator. Not differentiable: a number, whatever tape records w. Error for fewer than two
+// dimensions, and when an element is not finite.
+double spectral_norm(const Tensor& w);
+
+}  // namespace lipgrad

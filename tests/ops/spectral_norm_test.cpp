@@ -1,0 +1,111 @@
+#include <lipgrad/ops/spectral_norm.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <lipgrad/core/blas.h>
+#include <lipgrad/core/error.h>
+#include <lipgrad/core/npz.h>
+#include <lipgrad/core/random.h>
+#include <lipgrad/core/tape.h>
+#include <lipgrad/ops/init.h>
+#include <lipgrad/ops/matmul.h>
+
+#include <support/data.h>
+
+#include "ops/kernel_test.h"
+
+namespace lipgrad {
+namespace {
+
+TEST_CASE("spectral_norm: matrices whose singular values are known") {
+  const auto check = [](const Tensor& w, double expected) {
+    CHECK(std::abs(spectral_norm(w) - expected) <= 1e-14 * expected);
+  };
+  check(from_values<double>({2, 2}, {3, 0, 4, 5}), std::sqrt(45.0));  // sqrt(45), sqrt(5)
+  check(from_values<double>({1, 3}, {1, -2, 2}), 3);
+  check(from_values<double>({3, 1}, {1, -2, 2}), 3);
+  check(full({30, 20}, -2, f32), 2 * std::sqrt(600.0));
+  check(from_values<double>({2, 2}, {-7, 0, 0, 1e-200}), 7);
+  check(from_values<double>({2, 2}, {3e200, 0, 4e200, 5e200}), 1e200 * std::sqrt(45.0));
+  check(from_values<double>({2, 2}, {3e-200, 0, 4e-200, 5e-200}), 1e-200 * std::sqrt(45.0));
+  // More dimensions count as (out, rest).
+  check(from_values<double>({1, 2, 1, 2}, {1, 1, 1, 1}), 2);
+  // Orthogonal by construction: a reflection, scaled.
+  Generator rng{1};
+  Tensor v = randn({200}, f64, rng), h = zeros({200, 200}, f64);
+  double squares = 0;
+  for (double x : v.to_vector<double>()) squares += x * x;
+  for (std::int64_t i = 0; i < 200; ++i)
+    for (std::int64_t j = 0; j < 200; ++j)
+      h.mutable_data<double>()[i * 200 + j] =
+          3 * ((i == j) - 2 * v.data<double>()[i] * v.data<double>()[j] / squares);
+  check(h, 3);
+}
+
+TEST_CASE("spectral_norm: nothing, zeros, errors, tapes") {
+  CHECK(spectral_norm(zeros({3, 4})) == 0);
+  CHECK(spectral_norm(zeros({0, 4})) == 0);
+  CHECK(spectral_norm(zeros({3, 0})) == 0);
+  CHECK_THROWS_WITH_AS(spectral_norm(ones({3})),
+                       "spectral_norm: a weight is (out, in, ...), got (3)", Error);
+  CHECK_THROWS_AS(spectral_norm(zeros({2, 2}, i64)), Error);
+  for (const float bad : {NAN, INFINITY, -INFINITY})
+    CHECK_THROWS_AS(spectral_norm(from_values<float>({1, 2}, {1, bad})), Error);
+  CHECK_THROWS_WITH_AS(spectral_norm(from_values<float>({2, 1}, {1, INFINITY})),
+                       "spectral_norm: element 1 of a weight (2, 1) is inf", Error);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_AS(largest_singular_value(1, 1, &nan), Error);
+  CHECK_THROWS_AS(largest_singular_value(-1, 1, &nan), Error);
+  Tape tape;
+  const Tensor w = tape.watch(full({2, 2}, 1));
+  CHECK(spectral_norm(matmul(w, w)) == doctest::Approx(4));
+}
+
+TEST_CASE("spectral_norm: the number of threads changes no bit") {
+  Generator rng{2};
+  const Tensor w = randn({300, 700}, f64, rng);
+  CHECK(same_on_any_threads([&] { return std::vector<double>{spectral_norm(w)}; }));
+}
+
+TEST_CASE("spectral_norm and init::spectral: what the LipsFormer authors' code gives") {
+  const auto golden = load_npz(test::golden("lipsformer/spectral_init.npz"));
+  for (const std::string layer : {"lin", "conv", "dw", "pw"}) {
+    CAPTURE(layer);
+    const Tensor& drawn = golden.at("in." + layer + ".weight_base");
+    const Tensor& expected = golden.at("out." + layer + ".weight");
+    const double sigma = golden.at("out." + layer + ".sigma1").item();
+    CHECK(std::abs(spectral_norm(drawn) - sigma) <= 1e-14 * sigma);
+    Generator rng{1};
+    Tensor w = empty(drawn.shape(), f64);
+    init::spectral([&](Tensor& x, Generator&) { copy_into(x, drawn); })(w, rng);
+    for (std::int64_t i = 0; i < w.numel(); ++i)
+      CHECK(std::abs(w.data<double>()[i] - expected.data<double>()[i]) <= 1e-14);
+  }
+}
+
+TEST_CASE("init::spectral: norm 1, the direction of the draw") {
+  for (const Shape& shape : {Shape{64, 100}, Shape{8, 3, 4, 4}}) {
+    Generator one{3}, two{3};
+    Tensor w = empty(shape, f64), drawn = empty(shape, f64), small = empty(shape);
+    init::spectral()(w, one);
+    init::xavier_normal()(drawn, two);
+    CHECK(one.next_draw() == 1);
+    CHECK(spectral_norm(w) == doctest::Approx(1).epsilon(1e-14));
+    CHECK(w.data<double>()[5] * spectral_norm(drawn) == doctest::Approx(drawn.data<double>()[5]));
+    init::spectral(init::uniform(-3, 5))(small, one);
+    CHECK(spectral_norm(small) == doctest::Approx(1).epsilon(1e-6));
+  }
+  Generator rng{1};
+  Tensor zero = empty({3, 4}), vector = empty({3});
+  init::spectral(init::zeros())(zero, rng);
+  CHECK(bitwise_equal(zero, zeros({3, 4})));
+  CHECK_THROWS_AS(init::spectral(init::normal())(vector, rng), Error);
+  CHECK_THROWS_AS(init::spectral(init::constant(INFINITY))(zero, rng), Error);
+  CHECK_THROWS_AS(init::spectral(nullptr), Error);
+}
+
+}  // namespace
+}  // namespace lipgrad
