@@ -44,8 +44,10 @@
 #include <lipgrad/ops/norm.h>
 #include <lipgrad/ops/optimizers.h>
 #include <lipgrad/ops/reduce.h>
+#include <lipgrad/ops/residual.h>
 #include <lipgrad/ops/schedules.h>
 #include <lipgrad/ops/sequential.h>
 #include <lipgrad/ops/shape.h>
 #include <lipgrad/ops/softmax.h>
+#include <lipgrad/ops/spectral_norm.h>
 #include <lipgrad/ops/spmm.h>

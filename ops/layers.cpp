@@ -1,10 +1,13 @@
 #include <lipgrad/ops/layers.h>
 
+#include <cmath>
+
 #include <lipgrad/core/check.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/index.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/norm.h>
+#include <lipgrad/ops/residual.h>
 
 namespace lipgrad {
 namespace {
@@ -56,6 +59,38 @@ Tensor LayerNorm::forward(const Tensor& x) const {
                 "LayerNorm: made for rows of {} features, got {}", features_, x.shape());
   if (!weight) return layer_norm(x, {}, {}, eps_);
   return layer_norm(x, *weight, *bias, eps_);
+}
+
+CenterNorm::CenterNorm(Module& parent, std::string name, std::int64_t features,
+                       const CenterNormOptions& options)
+    : Module(parent, std::move(name)), features_(features) {
+  LIPGRAD_CHECK(features >= 2, "CenterNorm: features must be at least 2, got {}", features);
+  if (!options.affine) return;
+  weight.emplace(*this, "weight", Shape{features}, init::ones(), options.dtype);
+  bias.emplace(*this, "bias", Shape{features}, init::zeros(), options.dtype);
+}
+
+Tensor CenterNorm::forward(const Tensor& x) const {
+  const ModuleScope scope(path());
+  LIPGRAD_CHECK(x.rank() >= 1 && x.size(-1) == features_,
+                "CenterNorm: made for rows of {} features, got {}", features_, x.shape());
+  if (!weight) return center_norm(x);
+  return center_norm(x, *weight, *bias);
+}
+
+WeightedResidual::WeightedResidual(Module& parent, std::string name, std::int64_t features,
+                                   const WeightedResidualOptions& options)
+    : Module(parent, std::move(name)),
+      alpha(*this, "alpha", {checked("WeightedResidual", "features", features)},
+            init::constant(options.initial), options.dtype),
+      damped_(options.damped) {
+  LIPGRAD_CHECK(std::isfinite(options.initial), "WeightedResidual: initial value {}",
+                options.initial);
+}
+
+Tensor WeightedResidual::forward(const Tensor& x, const Tensor& f) const {
+  const ModuleScope scope(path());
+  return damped_ ? damped_residual(x, f, alpha) : weighted_residual(x, f, alpha);
 }
 
 Dropout::Dropout(Module& parent, std::string name, double p)

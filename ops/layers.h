@@ -62,6 +62,48 @@ class LayerNorm : public Module {
   double eps_;
 };
 
+struct CenterNormOptions {
+  bool affine = true;  // learn a scale and a shift of each feature, from 1 and 0
+  DType dtype = f32;
+};
+
+// Centres each row x(..., features) along its last dimension: center_norm(). Parameters, unless
+// options.affine is false: weight and bias (features). Error unless features >= 2.
+class CenterNorm : public Module {
+ public:
+  CenterNorm(Module& parent, std::string name, std::int64_t features,
+             const CenterNormOptions& options = {});
+
+  Tensor forward(const Tensor& x) const;
+
+  std::optional<Parameter> weight, bias;
+
+ private:
+  std::int64_t features_;
+};
+
+struct WeightedResidualOptions {
+  double initial = 1;   // of every element of alpha
+  bool damped = false;  // x + alpha (f - x), damped_residual(), in place of x + alpha f
+  DType dtype = f32;
+};
+
+// y = x + alpha f for x, f(..., features): weighted_residual() with a learned alpha of each
+// feature, which nothing holds within bounds. Parameter: alpha (features). Error unless features
+// >= 1 and the initial value is finite.
+class WeightedResidual : public Module {
+ public:
+  WeightedResidual(Module& parent, std::string name, std::int64_t features,
+                   const WeightedResidualOptions& options = {});
+
+  Tensor forward(const Tensor& x, const Tensor& f) const;
+
+  Parameter alpha;
+
+ private:
+  bool damped_;
+};
+
 // dropout() with probability p while training, the identity in evaluation. Error unless p is in
 // [0, 1].
 class Dropout : public Module {

@@ -96,6 +96,45 @@ struct RmsNorm {  // x, weight
   }
 };
 
+struct CenterNorm {  // x, weight, bias
+  static constexpr auto name = "center_norm";
+
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    const Tensor& x = in[0];
+    const std::int64_t cols = columns(name, x, {&in[1], &in[2]}), rows = x.numel() / cols;
+    LIPGRAD_CHECK(cols > 1, "center_norm: rows of one element have no deviation, got {}",
+                  x.shape());
+    Tensor y = empty_like(x), mean = empty({rows}, x.dtype(), x.device());
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), center_norm, rows, cols, x.data<T>(), optional<T>(in[1]),
+                     optional<T>(in[2]), y.mutable_data<T>(), mean.mutable_data<T>());
+    });
+    // The map is linear: x is kept for the weight's gradient alone.
+    const bool of_weight = ctx.needs_grad(1);
+    ctx.save(in[1]);
+    ctx.save(of_weight ? x : Tensor());
+    ctx.save(of_weight ? mean : Tensor());
+    return y;
+  }
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
+    const Tensor &weight = ctx.saved(0), &x = ctx.saved(1), &mean = ctx.saved(2);
+    const std::int64_t cols = gy.size(-1), rows = gy.numel() / cols;
+    Tensor g[3];
+    for (std::size_t i = 0; i < 3; ++i)
+      if (ctx.needs_grad(i))
+        g[i] = i == 0 ? empty_like(gy) : empty({cols}, gy.dtype(), gy.device());
+    visit_float(name, gy.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(gy.device(), center_norm_backward, rows, cols, optional<T>(x),
+                     optional<T>(weight), optional<T>(mean), gy.data<T>(),
+                     optional_mutable<T>(g[0]), optional_mutable<T>(g[1]),
+                     optional_mutable<T>(g[2]));
+    });
+    for (std::size_t i = 0; i < 3; ++i) gx[i] = std::move(g[i]);
+  }
+};
+
 struct L2Normalize {
   static constexpr auto name = "l2_normalize";
   int dim;
@@ -135,6 +174,9 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 }
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return apply(RmsNorm{eps}, x, weight);
+}
+Tensor center_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return apply(CenterNorm{}, x, weight, bias);
 }
 Tensor l2_normalize(const Tensor& x, int dim, double eps) {
   check_same_kind(L2Normalize::name, {&x});

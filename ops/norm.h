@@ -12,6 +12,11 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias
                   double eps = 1e-5);
 // x / sqrt(mean(x^2) + eps) * weight (Zhang, Sennrich, arXiv:1910.07467).
 Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
+// D / (D - 1) (x - mean) * weight + bias for rows of D elements: only centred, not divided by their
+// deviation, so that the map is linear and its Lipschitz constant D / (D - 1) max|weight| (Qi et
+// al., LipsFormer, arXiv:2304.09856, CenterNorm). weight and bias have shape (D), or are undefined:
+// 1 and 0. Error for D = 1.
+Tensor center_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {});
 
 // x / max(|x|, eps) with the l2 norms |x| along `dim`. Where |x| < eps that is x / eps, gradient
 // included. Error unless eps > 0.

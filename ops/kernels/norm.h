@@ -23,6 +23,17 @@ LIPGRAD_KERNELS(
     void norm_backward(std::int64_t rows, std::int64_t cols, const T* x, const T* weight,
                        const T* mean, const T* rstd, const T* gy, T* gx, T* gweight, T* gbias);
 
+    // y = cols / (cols - 1) (x - mean) weight + bias with the mean of each row (Qi et al.,
+    // arXiv:2304.09856, CenterNorm). weight(cols) and bias(cols) may be null; cols > 1; mean gets
+    // one value a row.
+    template <class T> void center_norm(std::int64_t rows, std::int64_t cols, const T* x,
+                                        const T* weight, const T* bias, T* y, T* mean);
+    // gx = cols / (cols - 1) (h - mean(h)) with h = gy weight; gweight and gbias are sums over
+    // rows. Each may be null (not wanted); x and mean are read for gweight only. gx may be gy.
+    template <class T>
+    void center_norm_backward(std::int64_t rows, std::int64_t cols, const T* x, const T* weight,
+                              const T* mean, const T* gy, T* gx, T* gweight, T* gbias);
+
     // y = x / max(|x|, eps) with the l2 norms |x| over the middle dimension of (outer, n, inner);
     // norm gets outer * inner values.
     template <class T> void l2_normalize(std::int64_t outer, std::int64_t n, std::int64_t inner,

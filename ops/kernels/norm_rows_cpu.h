@@ -15,6 +15,15 @@ struct NormRows {
                    const T* rstd, const T* gy, T* gx, T* gweight, T* gbias);
 };
 
+template <class T>
+struct CenterNormRows {
+  void (*forward)(std::int64_t rows, std::int64_t cols, const T* x, const T* weight, const T* bias,
+                  T* y, T* mean);
+  // Adds to gweight and gbias.
+  void (*backward)(std::int64_t rows, std::int64_t cols, const T* x, const T* weight, const T* mean,
+                   const T* gy, T* gx, T* gweight, T* gbias);
+};
+
 // Rows, and groups of columns with leading dimension ld.
 template <class T>
 struct L2Rows {

@@ -25,6 +25,7 @@ const Catalogue& all() {
     add_linear(c);
     add_matmul(c);
     add_recompute(c);
+    add_residual(c);
     add_shape(c);
     add_spmm(c);
     add_elementwise(c);

@@ -10,6 +10,7 @@ void add_layers(Catalogue& c);
 void add_linear(Catalogue& c);
 void add_matmul(Catalogue& c);
 void add_recompute(Catalogue& c);
+void add_residual(Catalogue& c);
 void add_shape(Catalogue& c);
 void add_spmm(Catalogue& c);
 void add_elementwise(Catalogue& c);

@@ -61,6 +61,28 @@ void add_layers(Catalogue& c) {
       [] { return std::make_shared<Root<LayerNorm>>(6, LayerNormOptions{.affine = false}); },
       forward<LayerNorm>);
 
+  const auto centre = [] { return std::make_shared<Root<CenterNorm>>(6); };
+  add_layer(c, "CenterNorm", "normal", {3, 6}, centre, forward<CenterNorm>);
+  add_layer(c, "CenterNorm", "one row", {1, 6}, centre, forward<CenterNorm>);
+  add_layer(c, "CenterNorm", "empty", {0, 6}, centre, forward<CenterNorm>, {.zero_gradient = true});
+  add_layer(
+      c, "CenterNorm", "not affine", {2, 2, 6},
+      [] { return std::make_shared<Root<CenterNorm>>(6, CenterNormOptions{.affine = false}); },
+      forward<CenterNorm>);
+
+  const auto shortcut = [](const WeightedResidual& layer, const Tensor& x) {
+    return layer.forward(x, tanh(x));
+  };
+  const auto residual = [](WeightedResidualOptions options) {
+    return [options] { return std::make_shared<Root<WeightedResidual>>(5, options); };
+  };
+  add_layer(c, "WeightedResidual", "normal", {4, 5}, residual({.initial = 0.2}), shortcut);
+  add_layer(c, "WeightedResidual", "damped", {4, 5}, residual({.initial = 0.2, .damped = true}),
+            shortcut);
+  add_layer(c, "WeightedResidual", "one row", {1, 5}, residual({}), shortcut);
+  add_layer(c, "WeightedResidual", "empty", {0, 5}, residual({}), shortcut,
+            {.zero_gradient = true});
+
   const auto drop = [](const Dropout& layer, const Tensor& x) {
     Generator rng{7};  // the same mask every time
     return layer.forward(x, Mode::train(rng));

@@ -34,6 +34,9 @@ void add_norm(Catalogue& c) {
         "rms_norm", k.name, inputs(1), [=](Inputs in) { return rms_norm(in[0], in[1], eps); },
         k.options);
     c.add(
+        "center_norm", k.name, inputs(2),
+        [=](Inputs in) { return center_norm(in[0], in[1], in[2]); }, k.options);
+    c.add(
         "l2_normalize", k.name, inputs(0), [=](Inputs in) { return l2_normalize(in[0], -1, eps); },
         k.options);
     if (std::string_view(k.name) != "normal") continue;
@@ -42,6 +45,9 @@ void add_norm(Catalogue& c) {
     c.add("layer_norm", "no bias", inputs(1),
           [=](Inputs in) { return layer_norm(in[0], in[1], {}, eps); });
     c.add("rms_norm", "plain", inputs(0), [=](Inputs in) { return rms_norm(in[0], {}, eps); });
+    c.add("center_norm", "plain", inputs(0), [=](Inputs in) { return center_norm(in[0]); });
+    c.add("center_norm", "no bias", inputs(1),
+          [=](Inputs in) { return center_norm(in[0], in[1]); });
     c.add("l2_normalize", "first dimension", inputs(0),
           [=](Inputs in) { return l2_normalize(in[0], 0, eps); });
   }
