@@ -46,11 +46,14 @@ struct AdamRule {
 
 }  // namespace lipgrad
 
-LIPGRAD_KERNELS(
-    template <class T> void sgd(std::int64_t tensors, const SgdTensor<T>* list, SgdRule rule);
-    template <class T> void adam(std::int64_t tensors, const AdamTensor<T>* list, AdamRule rule);
+LIPGRAD_KERNELS(template <class T>
+                void sgd(std::int64_t tensors, const SgdTensor<T>* list, SgdRule rule);
+                template <class T>
+                void adam(std::int64_t tensors, const AdamTensor<T>* list, AdamRule rule);
 
-    // The sum of the squares of all elements of the tensors, in double, in an order that depends on
-    // the sizes alone.
-    template <class T>
-    double sum_of_squares(std::int64_t tensors, const std::int64_t* sizes, const T* const* x);)
+                // sums[t] is the sum of the squares of all elements of tensor t. Squares and sums
+                // are taken in double, so that large and small floats neither overflow nor vanish,
+                // in an order that depends on the sizes alone.
+                template <class T>
+                void sums_of_squares(std::int64_t tensors, const std::int64_t* sizes,
+                                     const T* const* x, double* sums);)

@@ -67,21 +67,35 @@ void adam_row(const AdamTensor<T>& t, const AdamCoefficients& c, std::int64_t be
   }
 }
 
+using Doubles = hn::ScalableTag<double>;
+
+HWY_INLINE hn::Vec<Doubles> load_doubles(const float* x) {
+  return hn::PromoteTo(Doubles(), hn::LoadU(hn::Rebind<float, Doubles>(), x));
+}
+HWY_INLINE hn::Vec<Doubles> load_doubles(const double* x) { return hn::LoadU(Doubles(), x); }
+
+// The sum of the squares in double; the square of a float is exact.
 template <class T>
 double squares_row(std::int64_t n, const T* x) {
-  using V = Simd<T>;
-  const std::int64_t lanes = V::lanes();
-  double sum = 0;
-  for (std::int64_t start = 0; start < n; start += 1024) {
-    const std::int64_t end = std::min(n, start + 1024);
-    V total(0.0);
-    for (std::int64_t i = start; i < end; i += lanes) {
-      const V v = get(x + i, std::min(lanes, end - i));
-      total = fma(v, v, total);
-    }
-    sum += sum_of_lanes(total);
+  const Doubles d;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  auto a = hn::Zero(d), b = a, c = a, e = a;  // four sums, as an addition takes four cycles
+  const auto add = [&](const T* from) HWY_ATTR {
+    const auto va = load_doubles(from), vb = load_doubles(from + lanes);
+    const auto vc = load_doubles(from + 2 * lanes), ve = load_doubles(from + 3 * lanes);
+    a = hn::MulAdd(va, va, a);
+    b = hn::MulAdd(vb, vb, b);
+    c = hn::MulAdd(vc, vc, c);
+    e = hn::MulAdd(ve, ve, e);
+  };
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) add(x + i);
+  if (i < n) {
+    T rest[4 * HWY_MAX_BYTES / sizeof(double)] = {};
+    std::copy(x + i, x + n, rest);
+    add(rest);
   }
-  return sum;
+  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(c, e))));
 }
 
 }  // namespace
@@ -190,24 +204,32 @@ void adam(std::int64_t tensors, const AdamTensor<T>* list, AdamRule rule) {
 }
 
 template <class T>
-double sum_of_squares(std::int64_t tensors, const std::int64_t* sizes, const T* const* x) {
-  double sum = 0;
+void sums_of_squares(std::int64_t tensors, const std::int64_t* sizes, const T* const* x,
+                     double* sums) {
+  std::vector<std::int64_t> first(tensors + 1);  // number of each tensor's first piece
+  for (std::int64_t t = 0; t < tensors; ++t)
+    first[t + 1] = first[t] + (sizes[t] + piece - 1) / piece;
+  std::vector<double> partial(first[tensors]);
+  for_pieces(
+      tensors, [&](std::int64_t t) { return sizes[t]; },
+      [&](std::int64_t t, std::int64_t begin, std::int64_t end) {
+        double& sum = partial[first[t] + begin / piece];
+        if constexpr (sizeof(T) == 4) {
+          sum = HWY_DYNAMIC_DISPATCH(squares_f32)(end - begin, x[t] + begin);
+        } else {
+          sum = HWY_DYNAMIC_DISPATCH(squares_f64)(end - begin, x[t] + begin);
+        }
+      });
   for (std::int64_t t = 0; t < tensors; ++t) {
-    sum += sum_of_blocks(sizes[t], cheap_grain, [&](std::int64_t begin, std::int64_t end) {
-      if constexpr (sizeof(T) == 4) {
-        return HWY_DYNAMIC_DISPATCH(squares_f32)(end - begin, x[t] + begin);
-      } else {
-        return HWY_DYNAMIC_DISPATCH(squares_f64)(end - begin, x[t] + begin);
-      }
-    });
+    sums[t] = 0;
+    for (std::int64_t i = first[t]; i < first[t + 1]; ++i) sums[t] += partial[i];
   }
-  return sum;
 }
 
 #define INSTANTIATE(T)                                              \
   template void sgd(std::int64_t, const SgdTensor<T>*, SgdRule);    \
   template void adam(std::int64_t, const AdamTensor<T>*, AdamRule); \
-  template double sum_of_squares(std::int64_t, const std::int64_t*, const T* const*);
+  template void sums_of_squares(std::int64_t, const std::int64_t*, const T* const*, double*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

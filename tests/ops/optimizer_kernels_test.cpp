@@ -93,16 +93,39 @@ TEST_CASE("optimizer kernels: many tensors at once, any number of threads") {
   CHECK(same_on_any_threads([&] { return run(true); }));
 }
 
-TEST_CASE("sum_of_squares") {
-  const std::vector<float> a = random_values<float>(100001, 1), b = random_values<float>(3, 2);
-  const float* x[] = {a.data(), b.data()};
-  const std::int64_t sizes[] = {100001, 3};
-  double expected = 0;
-  for (float v : a) expected += double(v) * v;
-  for (float v : b) expected += double(v) * v;
-  CHECK(cpu::sum_of_squares<float>(2, sizes, x) == doctest::Approx(expected).epsilon(1e-7));
-  CHECK(same_on_any_threads(
-      [&] { return std::vector<double>{cpu::sum_of_squares<float>(2, sizes, x)}; }));
+template <class T>
+void check_squares(const std::vector<std::int64_t>& sizes) {
+  std::vector<std::vector<T>> tensors;
+  std::vector<const T*> x;
+  for (std::size_t t = 0; t < sizes.size(); ++t)
+    tensors.push_back(random_values<T>(sizes[t], static_cast<int>(t)));
+  for (const auto& tensor : tensors) x.push_back(tensor.data());
+  const auto sums = [&] {
+    std::vector<double> result(sizes.size(), -1);
+    cpu::sums_of_squares<T>(sizes.size(), sizes.data(), x.data(), result.data());
+    return result;
+  };
+  const std::vector<double> got = sums();
+  for (std::size_t t = 0; t < sizes.size(); ++t) {
+    long double expected = 0;
+    for (T v : tensors[t]) expected += static_cast<long double>(v) * v;
+    CHECK(std::abs(got[t] - static_cast<double>(expected)) <= 1e-14 * got[t]);
+  }
+  CHECK(same_on_any_threads(sums));
+}
+
+TEST_CASE("sums_of_squares") {
+  check_squares<float>({100001, 3, 0, 16384, 16385, 1, 31});
+  check_squares<double>({100001, 3, 0, 16384, 16385, 1, 15});
+  check_squares<float>({});
+  // Floats whose squares no float holds.
+  const float x[] = {1e30F, -1e30F, 1e-30F};
+  const float* pieces[] = {x, x + 2};
+  const std::int64_t sizes[] = {2, 1};
+  double sums[2];
+  cpu::sums_of_squares<float>(2, sizes, pieces, sums);
+  CHECK(sums[0] == doctest::Approx(2e60).epsilon(1e-6));
+  CHECK(sums[1] == doctest::Approx(1e-60).epsilon(1e-6));
 }
 
 }  // namespace

@@ -237,6 +237,8 @@ TEST_CASE("clip_grad: norm and value") {
   Generator rng{1};
   net.initialize(rng);
   CHECK(clip_grad_norm(net, 1) == 0);
+  CHECK(grad_norm(net) == 0);
+  CHECK(grad_norms(net).parameters.empty());
   const auto set = [&] {
     net.zero_grad();
     for (auto& [path, parameter] : net.named_parameters())
@@ -244,6 +246,19 @@ TEST_CASE("clip_grad: norm and value") {
   };
   set();
   const double expected = golden_file().read("clip/norm").values<double>()[0];
+  const GradNorms norms = grad_norms(net);
+  CHECK(std::abs(norms.total - expected) < 1e-14 * expected);
+  CHECK(grad_norm(net) == norms.total);
+  REQUIRE(norms.parameters.size() == net.parameters().size());
+  const auto named = net.named_parameters();
+  for (std::size_t i = 0; i < norms.parameters.size(); ++i) {
+    const auto& [path, parameter] = named[i];
+    CHECK(norms.parameters[i].first == path);
+    double squares = 0;
+    for (std::int64_t j = 0; j < parameter->numel(); ++j)
+      squares += std::pow(parameter->grad().data<double>()[j], 2);
+    CHECK(std::abs(norms.parameters[i].second - std::sqrt(squares)) < 1e-14 * expected);
+  }
   CHECK(std::abs(clip_grad_norm(net, 1.5) - expected) < 1e-14 * expected);
   for (auto& [path, parameter] : net.named_parameters())
     CHECK(worst_difference(parameter->grad(), golden_tensor("clip/" + path, parameter->shape())) <
