@@ -178,6 +178,13 @@ void AtomicFile::commit() {
     fail("{}: written, but its directory cannot be flushed to disk: {}", path_, reason());
 }
 
+void check_writable(const std::string& path) {
+  AtomicFile probe(path);
+  constexpr std::byte one{};
+  probe.write(&one, 1);
+  probe.flush();
+}
+
 void write_file(const std::string& path, std::span<const std::byte> bytes) {
   AtomicFile file(path);
   file.write(bytes);

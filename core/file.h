@@ -40,6 +40,7 @@ class AtomicFile {
   void commit();
 
  private:
+  friend void check_writable(const std::string& path);
   void open_temporary(unsigned mode);
   void flush();
   void write_through(std::span<const std::byte> bytes);
@@ -51,6 +52,11 @@ class AtomicFile {
   std::int64_t position_ = 0;
   int fd_ = -1;
 };
+
+// Error now rather than after hours: throws what AtomicFile(path) would (no such directory, no
+// permission, a directory or a write-protected file at `path`), and when not even one byte can be
+// written beside it. Leaves everything as it was.
+void check_writable(const std::string& path);
 
 // AtomicFile, write, commit in one call.
 void write_file(const std::string& path, std::span<const std::byte> bytes);

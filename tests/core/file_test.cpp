@@ -136,6 +136,41 @@ TEST_CASE("file: permissions are kept, links followed, new files obey the umask"
   CHECK((status.st_mode & 0777) == 0666);
 }
 
+TEST_CASE("file: check_writable says before what writing would say after") {
+  test::TemporaryDirectory dir;
+  const std::string path = dir / "a", missing = dir / "none/a";
+  check_writable(path);
+  CHECK(entries(dir.path()) == 0);
+  write_file(path, bytes_of("old"));
+  check_writable(path);
+  CHECK(text_of(path) == "old");
+  CHECK(entries(dir.path()) == 1);
+  CHECK(error_of([&] { check_writable(missing); }) ==
+        missing + ": cannot create a file in " + dir.path() + "/none: No such file or directory");
+  CHECK(error_of([&] { check_writable(dir.path()); }) ==
+        dir.path() + ": cannot write: exists and is not a regular file");
+  CHECK_THROWS_AS(check_writable(""), Error);
+  // A full disk.
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{0, 0};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);
+    const std::string message = error_of([&] { check_writable(path); });
+    ::_exit(message.starts_with(path + ": cannot write its temporary file: ") ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(text_of(path) == "old");
+  CHECK(entries(dir.path()) == 1);
+  if (::geteuid() == 0) return;  // root may write everywhere
+  REQUIRE(::chmod(dir.path().c_str(), 0500) == 0);
+  CHECK(error_of([&] { check_writable(dir / "b"); }).starts_with(dir / "b: cannot create a file"));
+  REQUIRE(::chmod(dir.path().c_str(), 0700) == 0);
+}
+
 TEST_CASE("file: errors name the path") {
   test::TemporaryDirectory dir;
   const std::string path = dir / "a", fifo = dir / "fifo";
