@@ -7,6 +7,8 @@
 #include <lipgrad/core/device.h>
 #include <lipgrad/core/dtype.h>
 #include <lipgrad/core/error.h>
+#include <lipgrad/core/events.h>
+#include <lipgrad/core/file.h>
 #include <lipgrad/core/gradcheck.h>
 #include <lipgrad/core/log.h>
 #include <lipgrad/core/map.h>

@@ -10,8 +10,10 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/checkpoint.h>
+#include <lipgrad/core/events.h>
 #include <lipgrad/core/log.h>
 #include <lipgrad/core/tape.h>
+#include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/schedules.h>
 
 namespace lipgrad {
@@ -113,6 +115,8 @@ class Trainer {
                   options.epochs);
     LIPGRAD_CHECK(options.checkpoint_every >= 1, "train: checkpoint_every must be >= 1, got {}",
                   options.checkpoint_every);
+    LIPGRAD_CHECK(options.log_gradients_every >= 0,
+                  "train: log_gradients_every must be >= 0, got {}", options.log_gradients_every);
     if (options.out.empty()) {
       LIPGRAD_CHECK(!options.resume, "train: resume needs an output directory");
       return;
@@ -133,6 +137,9 @@ class Trainer {
     }
     log_.emplace(result_.epochs > 0 ? JsonlWriter::resume(log_path, result_.epochs)
                                     : JsonlWriter(log_path));
+    if (finished()) return;
+    events_.emplace(options.out);
+    events_->start(result_.epochs + 1);
   }
 
   TrainResult run() {
@@ -142,8 +149,7 @@ class Trainer {
           Progress::Options{.total = options_.epochs, .start = result_.epochs, .unit = "epoch"});
     std::vector<double> seconds;
     std::int64_t since_checkpoint = 0;
-    bool stop = false;
-    while (result_.epochs < options_.epochs && !stop) {
+    while (!finished() && !result_.interrupted) {
       const auto began = std::chrono::steady_clock::now();
       const double loss = step();
       ++result_.epochs;
@@ -159,23 +165,26 @@ class Trainer {
           std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
       report(loss, progress);
       result_.interrupted = options_.interrupted && options_.interrupted();
-      const bool patience_ended =
-          options_.patience > 0 && result_.epochs - result_.best_epoch >= options_.patience;
-      stop = result_.interrupted || patience_ended;
-      if (++since_checkpoint >= options_.checkpoint_every && !stop &&
-          result_.epochs < options_.epochs) {
+      if (++since_checkpoint >= options_.checkpoint_every && !finished() && !result_.interrupted) {
         save();
         since_checkpoint = 0;
       }
     }
     if (progress) progress->finish();
     if (since_checkpoint > 0) save();
+    if (events_) events_->flush();
     result_.seconds_per_epoch = median(std::move(seconds));
     if (best_weights_ && !result_.interrupted) best_weights_->restore(task_.model);
     return result_;
   }
 
  private:
+  // All epochs are done, or none of the last `patience` ones was better.
+  bool finished() const {
+    return result_.epochs >= options_.epochs ||
+           (options_.patience > 0 && result_.epochs - result_.best_epoch >= options_.patience);
+  }
+
   double step() {
     Tape tape;
     const Tensor loss = task_.loss(Mode::train(rng_));
@@ -184,6 +193,10 @@ class Trainer {
                   "train: the loss is {} in epoch {}; try a smaller learning rate", value,
                   result_.epochs + 1);
     tape.backward(loss);
+    gradients_.reset();
+    if (log_ && options_.log_gradients_every > 0 &&
+        result_.epochs % options_.log_gradients_every == 0)
+      gradients_ = grad_norms(task_.model);
     optimizer_.step();
     optimizer_.zero_grad();
     return value;
@@ -193,14 +206,26 @@ class Trainer {
     std::vector<LogValue> values{{"loss", loss}};
     for (const Metric& metric : result_.last) values.emplace_back(metric.name, metric.value);
     if (progress) progress->update(result_.epochs, values);
+    if (!log_) return;
     values.emplace_back("lr", optimizer_.lr());
-    if (log_) log_->write(result_.epochs, values);
+    if (gradients_) {
+      values.emplace_back("gradient_norm", gradients_->total);
+      for (const auto& [path, norm] : gradients_->parameters)
+        values.emplace_back("gradient_norm/" + path, norm);
+    }
+    log_->write(result_.epochs, values);
+    std::vector<Scalar> scalars;
+    for (const LogValue& value : values)
+      scalars.push_back({value.name, std::get<double>(value.value)});
+    events_->scalars(result_.epochs, scalars);
   }
 
   // best.lip first: it is then never older than what last.lip says of it, and a run that resumes
   // from last.lip comes to the same best epoch again.
   void save() {
     if (options_.out.empty()) return;
+    // What is older than the checkpoint will not be logged again.
+    events_->flush();
     if (!best_saved_) {
       std::optional<Snapshot> current;
       if (best_weights_) {
@@ -264,6 +289,8 @@ class Trainer {
   bool best_saved_ = true;
   std::string last_path_, best_path_;
   std::optional<JsonlWriter> log_;
+  std::optional<EventWriter> events_;   // unless no epoch is left to do
+  std::optional<GradNorms> gradients_;  // of the step before, when they are logged
 };
 
 }  // namespace

@@ -40,14 +40,22 @@ struct TrainOptions {
   Selection select = Selection::accuracy;
   // Stop when so many epochs brought nothing better; 0: never.
   std::int64_t patience = 0;
-  // Directory for last.lip (everything needed to go on), best.lip (the weights of the best epoch)
-  // and metrics.jsonl (a line an epoch). Created if need be; empty: nothing is written.
+  // Directory for last.lip (everything needed to go on), best.lip (the weights of the best epoch),
+  // and what every epoch measured, "loss", the task's metrics and "lr": metrics.jsonl (a line an
+  // epoch) and an event file for TensorBoard (see EventWriter; the step is the epoch). Created if
+  // need be; empty: nothing is written.
   std::string out = {};
   // Continue from out/last.lip if it is there. The result is bit for bit that of a run that never
-  // stopped.
+  // stopped, metrics.jsonl included. Events get a new file: TensorBoard takes the files of the
+  // directory together as one run and drops from those before whatever is later than the
+  // checkpoint, which is measured again.
   bool resume = false;
   // Epochs between checkpoints; one is always written at the end.
   std::int64_t checkpoint_every = 20;
+  // Epochs between those that also log the l2 norm of every parameter's gradient, as
+  // "gradient_norm/<path>", and that of all together, as "gradient_norm" (see grad_norms): epochs
+  // 1, 1 + K, 1 + 2 K, ..., between backward and the optimiser's step. Changes no result. 0: never.
+  std::int64_t log_gradients_every = 0;
   // Settings of the run as JSON, kept in the checkpoint; a checkpoint with other settings is not
   // resumed.
   std::string config = "{}";

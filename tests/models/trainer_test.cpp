@@ -1,12 +1,17 @@
 #include <lipgrad/models/trainer.h>
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <lipgrad/core/error.h>
@@ -14,8 +19,10 @@
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/models/gat.h>
 #include <lipgrad/models/node_classification.h>
+#include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/optimizers.h>
 #include <lipgrad/ops/schedules.h>
+#include <support/events.h>
 #include <support/temporary_directory.h>
 
 namespace lipgrad {
@@ -96,8 +103,8 @@ TEST_CASE("it learns") {
 TEST_CASE("a run that stops anywhere and resumes ends with the same bits and the same log") {
   test::TemporaryDirectory whole, parts;
   Run one;
-  const TrainResult expected =
-      one.train({.epochs = 30, .out = whole.path(), .checkpoint_every = 7});
+  const TrainResult expected = one.train(
+      {.epochs = 30, .out = whole.path(), .checkpoint_every = 7, .log_gradients_every = 3});
   TrainResult result;
   std::vector<Tensor> weights;
   for (std::int64_t stop_at : {4, 5, 17, 29, 1000}) {
@@ -107,6 +114,7 @@ TEST_CASE("a run that stops anywhere and resumes ends with the same bits and the
                         .out = parts.path(),
                         .resume = true,
                         .checkpoint_every = 7,
+                        .log_gradients_every = 3,
                         .interrupted = [&] { return ++epochs >= stop_at; }});
     weights = run.weights();
   }
@@ -116,11 +124,118 @@ TEST_CASE("a run that stops anywhere and resumes ends with the same bits and the
   CHECK(text_of(parts / "metrics.jsonl") == text_of(whole / "metrics.jsonl"));
   CHECK(text_of(parts / "last.lip") == text_of(whole / "last.lip"));
   CHECK(text_of(parts / "best.lip") == text_of(whole / "best.lip"));
+  // TensorBoard shows the same as for the run that never stopped.
+  CHECK(test::event_files(whole.path()).size() == 1);
+  CHECK(test::event_files(parts.path()).size() == 5);
+  CHECK(test::shown_scalars(parts.path()) == test::shown_scalars(whole.path()));
   // A finished run has nothing left to do, and leaves the files as they are.
   Run again;
   CHECK(again.train({.epochs = 30, .out = parts.path(), .resume = true}).epochs == 30);
   CHECK(same(again.weights(), one.weights()));
   CHECK(text_of(parts / "last.lip") == text_of(whole / "last.lip"));
+  CHECK(test::event_files(parts.path()).size() == 5);
+}
+
+TEST_CASE("what an interrupted run logged after its checkpoint is logged and shown once") {
+  test::TemporaryDirectory whole, parts;
+  Run one, killed, resumed;
+  one.train({.epochs = 12, .out = whole.path(), .log_gradients_every = 2});
+  // Dies in epoch 9, having logged 8; its checkpoint is of epoch 5.
+  Task task = node_classification(killed.model, data());
+  std::int64_t epoch = 0;
+  CHECK_THROWS_WITH_AS(train({task.model,
+                              [&](Mode mode) {
+                                if (++epoch == 9) throw Error("died");
+                                return task.loss(mode);
+                              },
+                              task.evaluate},
+                             *killed.optimizer, &*killed.schedule, killed.rng,
+                             {.out = parts.path(),
+                              .checkpoint_every = 5,
+                              .log_gradients_every = 2,
+                              .progress = false}),
+                       "died", Error);
+  CHECK(test::shown_scalars(parts.path())["loss"].size() == 8);
+  resumed.train({.epochs = 12, .out = parts.path(), .resume = true, .log_gradients_every = 2});
+  CHECK(text_of(parts / "metrics.jsonl") == text_of(whole / "metrics.jsonl"));
+  CHECK(test::shown_scalars(parts.path()) == test::shown_scalars(whole.path()));
+}
+
+TEST_CASE("events hold what metrics.jsonl holds, gradient norms those of the gradients") {
+  test::TemporaryDirectory directory;
+  Run plain, logged, by_hand;
+  plain.train({.epochs = 8, .select = Selection::last});
+  logged.train(
+      {.epochs = 8, .select = Selection::last, .out = directory.path(), .log_gradients_every = 3});
+  CHECK(same(plain.weights(), logged.weights()));
+
+  const auto shown = test::shown_scalars(directory.path());
+  std::ifstream lines(directory / "metrics.jsonl");
+  const Task task = node_classification(by_hand.model, data());
+  std::int64_t epoch = 0, values = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    CHECK(json.at("step") == ++epoch);
+    for (const auto& [name, value] : json.items()) {
+      if (name == "step") continue;
+      CHECK(shown.at(name).at(epoch) == static_cast<float>(value.get<double>()));
+      ++values;
+    }
+    Tape tape;
+    const Tensor loss = task.loss(Mode::train(by_hand.rng));
+    tape.backward(loss);
+    CHECK(json.at("loss") == loss.item());
+    CHECK(json.contains("gradient_norm") == (epoch == 1 || epoch == 4 || epoch == 7));
+    if (json.contains("gradient_norm")) {
+      CHECK(json.at("gradient_norm") == grad_norm(by_hand.model));
+      double total = 0;
+      for (const auto& [path, parameter] : by_hand.model.named_parameters()) {
+        double squares = 0;
+        for (std::int64_t i = 0; i < parameter->numel(); ++i)
+          squares += std::pow(double{parameter->grad().data<float>()[i]}, 2);
+        total += squares;
+        CHECK(json.at("gradient_norm/" + path).get<double>() ==
+              doctest::Approx(std::sqrt(squares)).epsilon(1e-12));
+      }
+      CHECK(json.at("gradient_norm").get<double>() ==
+            doctest::Approx(std::sqrt(total)).epsilon(1e-12));
+      CHECK(json.at("gradient_norm/conv.0.lin.weight") > 0);
+    }
+    by_hand.optimizer->step();
+    by_hand.optimizer->zero_grad();
+    task.evaluate();
+    by_hand.schedule->step();
+  }
+  CHECK(epoch == 8);
+  std::int64_t shown_values = 0;
+  for (const auto& [tag, series] : shown) shown_values += static_cast<std::int64_t>(series.size());
+  CHECK(shown_values == values);
+  CHECK_THROWS_AS(plain.train({.log_gradients_every = -1}), Error);
+}
+
+TEST_CASE("a full disk ends training with an Error that names the file") {
+  test::TemporaryDirectory directory;
+  std::filesystem::create_symlink("/dev/null", directory / "metrics.jsonl");
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    // A limit on the size of files fails a write just as a full disk does; here that of events.
+    set_num_threads(1);
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{2000, 2000};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) ::_exit(2);
+    try {
+      Run run;
+      run.train({.epochs = 500, .out = directory.path(), .checkpoint_every = 500});
+    } catch (const Error& error) {
+      ::_exit(std::string(error.what()).starts_with(directory / "events.out.tfevents.") ? 0 : 1);
+    }
+    ::_exit(3);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(!std::filesystem::exists(directory / "last.lip"));
 }
 
 TEST_CASE("selection by loss and by the last epoch, and patience") {
@@ -131,6 +246,12 @@ TEST_CASE("selection by loss and by the last epoch, and patience") {
   CHECK(by_last.train({.epochs = 15, .select = Selection::last}).best_epoch == 15);
   const TrainResult early = patient.train({.epochs = 500, .patience = 5});
   CHECK(early.epochs == early.best_epoch + 5);
+  // Patience that has run out before a run resumes does not start anew.
+  test::TemporaryDirectory directory;
+  const TrainOptions stops{.epochs = 500, .patience = 5, .out = directory.path(), .resume = true};
+  Run once, twice;
+  CHECK(once.train(stops).epochs == early.epochs);
+  CHECK(twice.train(stops).epochs == early.epochs);
 }
 
 TEST_CASE("what cannot be continued is refused, and nothing is touched") {
