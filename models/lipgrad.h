@@ -29,7 +29,9 @@
 #include <lipgrad/graph/gat_conv.h>
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/graph.h>
+#include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/graph/node_data.h>
+#include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/models/gat.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/models/trainer.h>

@@ -21,6 +21,7 @@ const Catalogue& all() {
   static const Catalogue catalogue = [] {
     Catalogue c;
     add_gat(c);
+    add_graph_norm(c);
     add_layers(c);
     add_linear(c);
     add_matmul(c);

@@ -6,6 +6,7 @@
 namespace lipgrad::catalogue {
 
 void add_gat(Catalogue& c);
+void add_graph_norm(Catalogue& c);
 void add_layers(Catalogue& c);
 void add_linear(Catalogue& c);
 void add_matmul(Catalogue& c);
