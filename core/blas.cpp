@@ -296,6 +296,7 @@ double largest_singular_value(std::int64_t rows, std::int64_t cols, const double
 }
 
 const char* blas_description() { return openblas_get_config(); }
+const char* blas_core() { return openblas_get_corename(); }
 
 template void gemm(bool, bool, std::int64_t, std::int64_t, std::int64_t, float, const float*,
                    std::int64_t, const float*, std::int64_t, float, float*, std::int64_t,

@@ -65,5 +65,8 @@ double largest_singular_value(std::int64_t rows, std::int64_t cols, const double
 
 // The installed OpenBLAS in words, for logs: version, kernels, flavour.
 const char* blas_description();
+// The processor family whose kernels OpenBLAS uses here, in its own words: "Haswell", "SkylakeX",
+// "Zen". The environment variable OPENBLAS_CORETYPE overrides its choice.
+const char* blas_core();
 
 }  // namespace lipgrad

@@ -1,6 +1,7 @@
 #include <lipgrad/core/checkpoint.h>
 
 #include <cstddef>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -178,6 +179,30 @@ LoadReport load_checkpoint(const std::string& path, Module& module, const LoadOp
   if (generator) options.generator->restore(generator->seed, generator->draw);
   return {info, std::move(loader.missing), std::move(loader.unexpected),
           std::move(loader.mismatched)};
+}
+
+CheckpointReader::CheckpointReader(const std::string& path)
+    : file_(std::make_unique<CheckpointFileReader>(path)) {}
+CheckpointReader::~CheckpointReader() = default;
+CheckpointReader::CheckpointReader(CheckpointReader&&) noexcept = default;
+CheckpointReader& CheckpointReader::operator=(CheckpointReader&&) noexcept = default;
+
+const CheckpointInfo& CheckpointReader::info() const { return file_->info(); }
+std::int64_t CheckpointReader::file_bytes() const { return file_->file_bytes(); }
+
+Tensor CheckpointReader::read(const TensorInfo& tensor) const {
+  const std::vector<TensorInfo>& own = info().tensors;
+  const std::less<const TensorInfo*> before;
+  if (!before(&tensor, own.data()) && before(&tensor, own.data() + own.size()))
+    return read_tensor(*file_, tensor);
+  // Another one's offset and shape need not be those in this file.
+  return read(tensor.name, tensor.role);
+}
+
+Tensor CheckpointReader::read(const std::string& name, TensorRole role) const {
+  for (const TensorInfo& tensor : info().tensors)
+    if (tensor.role == role && tensor.name == name) return read_tensor(*file_, tensor);
+  fail("{}: it holds no {} {}", file_->path(), name_of(role), quoted(name));
 }
 
 }  // namespace lipgrad

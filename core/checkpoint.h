@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -55,5 +56,28 @@ struct LoadReport {
 // that is missing, unexpected or of another shape or dtype.
 LoadReport load_checkpoint(const std::string& path, Module& module,
                            const LoadOptions& options = {});
+
+// Reads single tensors of a checkpoint, without a module: to look into a file, to convert it, to
+// take over parts.
+class CheckpointReader {
+ public:
+  // Error "<path>: ..." as read_checkpoint_info() gives.
+  explicit CheckpointReader(const std::string& path);
+  ~CheckpointReader();
+  CheckpointReader(CheckpointReader&&) noexcept;
+  CheckpointReader& operator=(CheckpointReader&&) noexcept;
+
+  const CheckpointInfo& info() const;
+  std::int64_t file_bytes() const;
+
+  // One of info().tensors, on the CPU, its checksums verified; what another CheckpointInfo holds is
+  // looked up by its name and role. Error "<path>: ..." when it is damaged or the file has none.
+  Tensor read(const CheckpointInfo::TensorInfo& tensor) const;
+  // The tensor of that name; Error when the file holds none.
+  Tensor read(const std::string& name, TensorRole role = TensorRole::parameter) const;
+
+ private:
+  std::unique_ptr<class CheckpointFileReader> file_;
+};
 
 }  // namespace lipgrad

@@ -46,6 +46,8 @@ class CheckpointFileReader {
   explicit CheckpointFileReader(const std::string& path);
 
   const CheckpointInfo& info() const { return info_; }
+  const std::string& path() const { return records_.path(); }
+  std::int64_t file_bytes() const { return records_.file_size(); }
   // The elements of one of info().tensors, tensor.bytes() bytes.
   void read(const CheckpointInfo::TensorInfo& tensor, std::span<std::byte> out) const;
   // Reads all tensors once, for their checksums.

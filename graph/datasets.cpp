@@ -39,23 +39,27 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, error);
 }
 
-// The folders to look into, most wanted first.
-std::vector<std::string> search_folders(const std::string& root,
+// The folders themselves and, before each, its subfolders.
+std::vector<std::string> search_folders(const NodeDataOptions& options,
                                         std::initializer_list<const char*> subfolders) {
-  std::vector<std::string> roots, folders;
-  const char* data = std::getenv("LIPGRAD_DATA");
-  const char* home = std::getenv("HOME");
-  if (!root.empty()) {
-    roots.push_back(root);
-  } else {
-    if (data && *data) roots.emplace_back(data);
-    if (home && *home) roots.push_back(std::string(home) + "/.cache/lipgrad");
-  }
-  for (const std::string& folder : roots) {
+  std::vector<std::string> folders;
+  for (const std::string& folder : node_data_folders(options)) {
     for (const char* sub : subfolders) folders.push_back(folder + "/" + sub);
     folders.push_back(folder);
   }
   return folders;
+}
+
+std::vector<std::string> planetoid_folders(const NodeDataOptions& options) {
+  return search_folders(options, {"planetoid"});
+}
+
+std::vector<std::string> npz_folders(const NodeDataOptions& options) {
+  return search_folders(options, {"npz", "heterophilous"});
+}
+
+bool is_one_of(std::span<const char* const> names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 std::string join(const auto& texts) { return fmt::format("{}", fmt::join(texts, ", ")); }
@@ -103,23 +107,37 @@ CsrMatrix csr(std::int64_t rows, std::int64_t cols, Tensor offsets, Tensor colum
 
 }  // namespace
 
-NodeData load_planetoid(const std::string& name, const NodeDataOptions& options) {
-  const std::vector<std::string> folders = search_folders(options.root, {"planetoid"});
-  std::string prefix, partial;
+namespace {
+
+// The first folder in which all parts of the network are, as the start of their paths; else empty,
+// and `partial` names a file that is missing where others are.
+std::string find_planetoid(const std::string& name, const std::vector<std::string>& folders,
+                           std::string& partial) {
   for (const std::string& folder : folders) {
     const std::string start = folder + "/ind." + name + ".";
     const auto missing = std::find_if(kPlanetoidParts.begin(), kPlanetoidParts.end(),
                                       [&](const char* part) { return !exists(start + part); });
-    if (missing == kPlanetoidParts.end()) {
-      prefix = start;
-      break;
-    }
+    if (missing == kPlanetoidParts.end()) return start;
     if (partial.empty() && missing != kPlanetoidParts.begin()) partial = start + *missing;
   }
-  const bool known =
-      std::find(kPlanetoidNames.begin(), kPlanetoidNames.end(), name) != kPlanetoidNames.end();
-  const std::string help = known ? fmt::format("`tools/fetch_data {}` downloads it", name)
-                                 : fmt::format("known are {}", join(kPlanetoidNames));
+  return {};
+}
+
+std::string find_npz(const std::string& name, const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders)
+    if (const std::string path = folder + "/" + name + ".npz"; exists(path)) return path;
+  return {};
+}
+
+}  // namespace
+
+NodeData load_planetoid(const std::string& name, const NodeDataOptions& options) {
+  const std::vector<std::string> folders = planetoid_folders(options);
+  std::string partial;
+  const std::string prefix = find_planetoid(name, folders, partial);
+  const std::string help = is_one_of(kPlanetoidNames, name)
+                               ? fmt::format("`tools/fetch_data {}` downloads it", name)
+                               : fmt::format("known are {}", join(kPlanetoidNames));
   LIPGRAD_CHECK(!prefix.empty() || partial.empty(), "{}: {} is missing; {}", name, partial, help);
   LIPGRAD_CHECK(!prefix.empty(), "{}: no file ind.{}.x in {}; {}", name, name, join(folders), help);
 
@@ -302,8 +320,7 @@ NodeData load_npz_dataset(const NpzFile& file, const NodeDataOptions& options) {
 
 NodeData load_node_data(const std::string& name, const NodeDataOptions& options) {
   if (name.ends_with(".npz")) return load_npz_dataset(name, options);
-  if (std::find(kPlanetoidNames.begin(), kPlanetoidNames.end(), name) != kPlanetoidNames.end())
-    return load_planetoid(name, options);
+  if (is_one_of(kPlanetoidNames, name)) return load_planetoid(name, options);
   if (name == "generated") {
     CitationGraphOptions generated;
     generated.sparse_features = options.sparse_features.value_or(true);
@@ -311,15 +328,13 @@ NodeData load_node_data(const std::string& name, const NodeDataOptions& options)
     generated.self_loops = options.self_loops;
     return generated_citation_graph(generated);
   }
-  LIPGRAD_CHECK(std::find(kNpzNames.begin(), kNpzNames.end(), name) != kNpzNames.end(),
+  LIPGRAD_CHECK(is_one_of(kNpzNames, name),
                 "unknown data set '{}'; known are {}, or the path of a .npz file", name,
                 join(known_node_data()));
-  const std::vector<std::string> folders = search_folders(options.root, {"npz", "heterophilous"});
-  for (const std::string& folder : folders) {
-    const std::string path = folder + "/" + name + ".npz";
-    if (exists(path)) return load_npz_dataset(path, options);
-  }
-  fail("{}: no file {}.npz in {}", name, name, join(folders));
+  const std::vector<std::string> folders = npz_folders(options);
+  const std::string path = find_npz(name, folders);
+  LIPGRAD_CHECK(!path.empty(), "{}: no file {}.npz in {}", name, name, join(folders));
+  return load_npz_dataset(path, options);
 }
 
 std::vector<std::string> known_node_data() {
@@ -327,6 +342,25 @@ std::vector<std::string> known_node_data() {
   names.insert(names.end(), kNpzNames.begin(), kNpzNames.end());
   names.emplace_back("generated");
   return names;
+}
+
+std::optional<std::string> find_node_data(const std::string& name, const NodeDataOptions& options) {
+  std::string path, partial;
+  if (is_one_of(kPlanetoidNames, name))
+    path = find_planetoid(name, planetoid_folders(options), partial);
+  else if (is_one_of(kNpzNames, name))
+    path = find_npz(name, npz_folders(options));
+  return path.empty() ? std::nullopt : std::optional(path);
+}
+
+std::vector<std::string> node_data_folders(const NodeDataOptions& options) {
+  if (!options.root.empty()) return {options.root};
+  std::vector<std::string> folders;
+  const char* data = std::getenv("LIPGRAD_DATA");
+  const char* home = std::getenv("HOME");
+  if (data && *data) folders.emplace_back(data);
+  if (home && *home) folders.push_back(std::string(home) + "/.cache/lipgrad");
+  return folders;
 }
 
 }  // namespace lipgrad

@@ -52,4 +52,14 @@ NodeData load_node_data(const std::string& name_or_path, const NodeDataOptions& 
 // The names that load_node_data() knows, whether or not their files are there.
 std::vector<std::string> known_node_data();
 
+// Where the files of such a name are: the path of a .npz file, or what the paths of Planetoid's
+// eight files have in common, "<folder>/ind.cora."; nothing when one is missing, or none is needed
+// ("generated").
+std::optional<std::string> find_node_data(const std::string& name,
+                                          const NodeDataOptions& options = {});
+
+// The folders that are searched, most wanted first: options.root, or else $LIPGRAD_DATA and
+// ~/.cache/lipgrad, as far as these are set.
+std::vector<std::string> node_data_folders(const NodeDataOptions& options = {});
+
 }  // namespace lipgrad

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lipgrad/core/error.h>
@@ -287,6 +288,38 @@ TEST_CASE("checkpoint: when the disk is full the old checkpoint stays and the er
   CHECK((read_file(path) == before));
   CHECK(read_checkpoint_info(path, true).step == 1);
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path()), {}) == 1);
+}
+
+TEST_CASE("checkpoint: single tensors can be read without a module") {
+  test::TemporaryDirectory dir;
+  const std::string path = dir / "a.lip";
+  Run run;
+  run.net.initialize(run.rng);
+  run.train(2);
+  save_checkpoint(path, run.net, run.parts());
+  CheckpointReader file(path);
+  CHECK(file.info().step == 2);
+  CHECK(file.file_bytes() == static_cast<std::int64_t>(std::filesystem::file_size(path)));
+  CHECK(bitwise_equal(file.read("a.weight"), run.net.a.weight.value()));
+  CHECK(bitwise_equal(file.read("a.mean", TensorRole::buffer), run.net.a.mean.value()));
+  CHECK(file.read("unused").shape() == Shape{2, 0});
+  std::size_t parameters = 0;
+  for (const auto& tensor : file.info().tensors) {
+    const Tensor value = file.read(tensor);
+    CHECK(value.shape() == tensor.shape);
+    CHECK(value.dtype() == tensor.dtype);
+    parameters += tensor.role == TensorRole::parameter;
+  }
+  CHECK(parameters == run.net.named_parameters().size());
+  CHECK(error_of([&] { file.read("a.mean"); }) == path + ": it holds no parameter \"a.mean\"");
+  // Another file's description is a name to look up, not an offset to follow.
+  CheckpointInfo::TensorInfo other{"a.weight", TensorRole::parameter, f32, {1000000}, 1 << 30};
+  CHECK(bitwise_equal(file.read(other), run.net.a.weight.value()));
+  other.name = "no\nsuch";
+  CHECK(error_of([&] { file.read(other); }) == path + ": it holds no parameter \"no\\x0asuch\"");
+  CheckpointReader moved = std::move(file);
+  CHECK(bitwise_equal(moved.read("b.bias"), run.net.b.bias.value()));
+  CHECK_THROWS_AS(CheckpointReader(dir / "none.lip"), Error);
 }
 
 // The golden file of each released format: written once, by the case below, and kept.
