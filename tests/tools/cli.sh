@@ -1,69 +1,31 @@
 #!/usr/bin/env bash
 # The lipgrad program given wrong input, and stopped: one clear line, a status that is not zero, and
 # files that were there stay as they were.
-. "$(dirname "$0")/../support/check.sh"
-
-lipgrad=$PWD/build/release/tools/lipgrad
-golden=$PWD/tests/golden
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"; [[ $check_failures == 0 ]] || exit 1' EXIT
-cd "$scratch" || exit 1
-# Planetoid's layout with the 14 nodes of tests/golden/planetoid, and no other data set.
-export LIPGRAD_DATA=$scratch/data HOME=$scratch/home
-mkdir data home
-for file in "$golden"/planetoid/ind.tiny.*; do cp "$file" "data/ind.cora.${file##*/ind.tiny.}"; done
+. "$(dirname "$0")/../support/program.sh"
 
 quick=(train gat --data cora --quiet)
 short=("${quick[@]}" --epochs 3)
 
-# refused NAME STATUS PATTERN ARGUMENT...: ends with STATUS ("1|2": either) and says PATTERN, in one line (a second
-# one may point to --help) on standard error, with nothing on standard output.
-refused() {
-  local name=$1 status=$2 pattern=$3
-  shift 3
-  "$lipgrad" "$@" >out 2>err </dev/null
-  local got=$?
-  if [[ ! $got =~ ^($status)$ ]]; then
-    failed "$name" "status $got, expected $status: $(tail -1 err)"
-  elif ! grep -qE -- "$pattern" err; then
-    failed "$name" "expected a message like '$pattern', got: $(head -3 err)"
-  elif [[ $(grep -vc -- '--help' err) -gt 1 ]]; then
-    failed "$name" "more than one line: $(head -4 err)"
-  elif [[ -s out ]]; then
-    failed "$name" "wrote to standard output: $(head -1 out)"
-  else
-    ok "$name"
-  fi
-}
-
-# unchanged NAME FOLDER COMMAND...: the command leaves the folder's files and their bytes alone.
-sums() { find "$1" -type f -exec sha256sum {} + | sort; }
-unchanged() {
-  local name=$1 folder=$2 before
-  shift 2
-  before=$(sums "$folder")
-  "$@"
-  if [[ $(sums "$folder") == "$before" ]]; then ok "$name: files unchanged"
-  else failed "$name: files unchanged" "$(diff <(echo "$before") <(sums "$folder") | head -3)"; fi
-}
-
-# works NAME ARGUMENT...
-works() {
-  local name=$1
-  shift
-  if "$lipgrad" "$@" >out 2>err </dev/null; then ok "$name"
-  else failed "$name" "status $?: $(tail -1 err)"; fi
-}
-
 works "cli: --version" --version
 [[ $(cat out) == "lipgrad "[0-9]* ]] || failed "cli: --version" "printed $(cat out)"
 works "cli: --help" --help
+grep -q "Exit status: 0 success, 1 an error, 2 a wrong command line, 130 stopped" out && ok "cli: --help tells the exit status" ||
+  failed "cli: --help tells the exit status" "it does not"
 works "cli: train gat --help" train gat --help
 works "cli: trains on a tiny data set" "${short[@]}"
 
 # The command line.
 refused "cli: nothing to do" 2 "subcommand|required"
 refused "cli: unknown subcommand" 2 "frobnicate|subcommand|required" frobnicate
+refused "cli: a command mistyped" 2 "no command 'trian'; did you mean 'train'" trian gat
+refused "cli: a model mistyped" 2 "train: no command 'gta'; did you mean 'gat'" train gta
+refused "cli: no model" 2 "train: a command is required: gat" train
+refused "cli: an option mistyped" 2 "train gat: no option '--heds'; did you mean '--heads'" train gat --layers 3 --heds 2
+refused "cli: a mistyped option and its value" 2 "did you mean '--epochs'" train gat --epohcs=2
+refused "cli: an option without its value" 2 "select" train gat --select
+refused "cli: a word too many" 2 "cora" train gat cora
+works "cli: --threads before the command" --threads 1 "${short[@]}"
+works "cli: --threads after the command" "${short[@]}" --threads 1
 refused "cli: unknown option" 2 "frobnicate" train gat --frobnicate
 refused "cli: epochs below zero" 2 "epochs" train gat --epochs -1
 refused "cli: epochs not a number" 2 "epochs" train gat --epochs many

@@ -1,17 +1,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include <lipgrad/core/error.h>
-#include <lipgrad/core/file.h>
 #include <lipgrad/core/log.h>
 
 #include "catalogue/check.h"
 #include "lipgrad/commands.h"
+#include "lipgrad/results.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -28,13 +27,6 @@ struct Row {
   std::int64_t kinks = 0;
   std::vector<std::string> failures;
 };
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 double worst(const std::vector<double>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
@@ -95,8 +87,7 @@ int run(const Options& options) {
     json["worst_error"] = worst(errors);
     json["median_error"] = median(errors);
     json["failed_ops"] = failed;
-    const std::string text = json.dump(2) + "\n";
-    write_file(options.json, std::as_bytes(std::span(text.data(), text.size())));
+    write_json(options.json, json);
   }
   return failed ? failure : success;
 }
