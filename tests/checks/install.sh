@@ -43,7 +43,7 @@ every_header() {
     g++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I"$1/include" "$scratch/all.cpp"
 }
 
-if ! (. tools/setup.sh && build release lipgrad lipgrad_program && build shared) >"$log" 2>&1; then
+if ! (. tools/setup.sh && build release lipgrad lipgrad_completion && build shared) >"$log" 2>&1; then
   failed "libraries build" "see below"
   tail -20 "$log"
   exit

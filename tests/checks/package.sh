@@ -25,7 +25,7 @@ verdict "package builds" "$([[ -f $package ]] || echo "no $package")"
 contents=$(dpkg-deb -c "$package" | awk '{ print $6 }')
 verdict "package holds all parts" "$(for part in bin/lipgrad lib/liblipgrad.so lib/pkgconfig/lipgrad.pc \
   lib/cmake/lipgrad/lipgradConfig.cmake include/lipgrad/lipgrad.h include/lipgrad/core/tensor.h \
-  share/doc/lipgrad/copyright; do
+  share/doc/lipgrad/copyright share/bash-completion/completions/lipgrad; do
   grep -qx "./usr/$part" <<<"$contents" || echo "no /usr/$part"
 done)"
 verdict "package belongs to root and is readable" "$(dpkg-deb -c "$package" |
@@ -77,6 +77,8 @@ verdict "package refreshes the linker's cache" "$(grep -q 'ldconfig was run' "$l
 verdict "package is installed whole" "$(dpkg --root="$place" --verify lipgrad 2>/dev/null)"
 verdict "installed program runs" "$("$place/usr/bin/lipgrad" --version | grep -qF "lipgrad $version" ||
   echo "$place/usr/bin/lipgrad --version does not say $version")"
+verdict "completion is bash" "$(bash -n "$place/usr/share/bash-completion/completions/lipgrad" 2>&1
+  grep -q '^complete .*lipgrad' "$place/usr/share/bash-completion/completions/lipgrad" || echo "no complete command")"
 verdict "installed program trains" "$("$place/usr/bin/lipgrad" train gat --data generated --epochs 2 \
   >"$log" 2>&1 || tail -5 "$log")"
 if elsewhere -r lipgrad && elsewhere -P lipgrad; then
