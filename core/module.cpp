@@ -25,12 +25,12 @@ Parameter::Parameter(Module& owner, std::string name, const Shape& shape, Initia
       dtype_(dtype),
       initializer_(std::move(initializer)) {
   LIPGRAD_CHECK(is_floating(dtype), "parameter '{}': expects f32 or f64, got {}", path(), dtype);
-  owner.add(this, name_);
+  owner.register_member(this, name_);
 }
 
 Parameter::~Parameter() {
   if (value_.defined()) value_.storage()->parameter.store(nullptr);
-  owner_->remove(this);
+  owner_->unregister_member(this);
 }
 
 std::string Parameter::path() const { return joined(owner_->path(), name_); }
@@ -97,10 +97,10 @@ Buffer::Buffer(Module& owner, std::string name, const Shape& shape, double initi
       name_(std::move(name)),
       initial_(initial),
       value_(full(shape, initial, dtype)) {
-  owner.add(this, name_);
+  owner.register_member(this, name_);
 }
 
-Buffer::~Buffer() { owner_->remove(this); }
+Buffer::~Buffer() { owner_->unregister_member(this); }
 
 std::string Buffer::path() const { return joined(owner_->path(), name_); }
 
@@ -126,14 +126,14 @@ void Buffer::to(DType dtype) {
 
 Module::Module(Module& parent, std::string name)
     : parent_(&parent), name_(std::move(name)), path_(joined(parent.path_, name_)) {
-  parent.add(this, name_);
+  parent.register_member(this, name_);
 }
 
 Module::~Module() {
-  if (parent_) parent_->remove(this);
+  if (parent_) parent_->unregister_member(this);
 }
 
-void Module::add(Member member, const std::string& name) {
+void Module::register_member(Member member, const std::string& name) {
   LIPGRAD_CHECK(!name.empty() && name.find('.') == std::string::npos,
                 "module '{}': '{}' is no name for a member (empty, or with a '.')", path_, name);
   for (const Member& other : members_)
@@ -143,13 +143,13 @@ void Module::add(Member member, const std::string& name) {
   members_.push_back(member);
 }
 
-void Module::remove(Member member) noexcept { std::erase(members_, member); }
+void Module::unregister_member(Member member) noexcept { std::erase(members_, member); }
 
 template <class F>
-void Module::visit(const std::string& prefix, F&& f) const {
+void Module::each_member(const std::string& prefix, F&& f) const {
   for (const Member& member : members_) {
     if (Module* const* module = std::get_if<Module*>(&member)) {
-      (*module)->visit(joined(prefix, (*module)->name_), f);
+      (*module)->each_member(joined(prefix, (*module)->name_), f);
     } else if (Parameter* const* parameter = std::get_if<Parameter*>(&member)) {
       f(joined(prefix, (*parameter)->name_), *parameter);
     } else {
@@ -161,7 +161,7 @@ void Module::visit(const std::string& prefix, F&& f) const {
 
 std::vector<std::pair<std::string, Parameter*>> Module::named_parameters() const {
   std::vector<std::pair<std::string, Parameter*>> found;
-  visit("", [&](std::string path, auto* member) {
+  each_member("", [&](std::string path, auto* member) {
     if constexpr (std::is_same_v<decltype(member), Parameter*>)
       found.emplace_back(std::move(path), member);
   });
@@ -170,7 +170,7 @@ std::vector<std::pair<std::string, Parameter*>> Module::named_parameters() const
 
 std::vector<std::pair<std::string, Buffer*>> Module::named_buffers() const {
   std::vector<std::pair<std::string, Buffer*>> found;
-  visit("", [&](std::string path, auto* member) {
+  each_member("", [&](std::string path, auto* member) {
     if constexpr (std::is_same_v<decltype(member), Buffer*>)
       found.emplace_back(std::move(path), member);
   });
@@ -191,7 +191,7 @@ std::int64_t Module::num_parameters() const {
 }
 
 void Module::initialize(Generator& rng) {
-  visit("", [&](const std::string&, auto* member) {
+  each_member("", [&](const std::string&, auto* member) {
     if constexpr (std::is_same_v<decltype(member), Parameter*>) {
       member->initialize(rng);
     } else {
@@ -205,11 +205,11 @@ void Module::zero_grad() {
 }
 
 void Module::to(Device device) {
-  visit("", [&](const std::string&, auto* member) { member->to(device); });
+  each_member("", [&](const std::string&, auto* member) { member->to(device); });
 }
 
 void Module::to(DType dtype) {
-  visit("", [&](const std::string&, auto* member) { member->to(dtype); });
+  each_member("", [&](const std::string&, auto* member) { member->to(dtype); });
 }
 
 }  // namespace lipgrad

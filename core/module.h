@@ -155,10 +155,10 @@ class Module {
   friend class Parameter;
   friend class Buffer;
   using Member = std::variant<Parameter*, Buffer*, Module*>;
-  void add(Member member, const std::string& name);
-  void remove(Member member) noexcept;
+  void register_member(Member member, const std::string& name);
+  void unregister_member(Member member) noexcept;
   template <class F>
-  void visit(const std::string& prefix, F&& f) const;
+  void each_member(const std::string& prefix, F&& f) const;
 
   Module* parent_ = nullptr;
   std::string name_, path_;
