@@ -1,5 +1,7 @@
 #include <lipgrad/graph/gat_attention.h>
 
+#include <cmath>
+
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/graph/kernels/gat.h>
@@ -7,10 +9,24 @@
 namespace lipgrad {
 namespace {
 
+// Per (node, head): what the scores are divided by, see kernels/gat.h.
+struct Denominators {
+  Tensor target, source, argmax, factor;  // undefined without a norm; source in one form only
+
+  template <class T>
+  GatNorm<T> view(double eps) const {
+    return {target.defined() ? target.data<T>() : nullptr,
+            source.defined() ? source.data<T>() : nullptr, eps};
+  }
+};
+
 struct GatAttention {
   static constexpr auto name = "gat_attention";
   Graph graph;
   GatForm form;  // without the mask
+  AttentionNorm norm;
+  GatNormForm norm_form;
+  double eps;
   double dropout;
   std::uint64_t seed, draw;
 
@@ -19,47 +35,76 @@ struct GatAttention {
     const Tensor &z = in[0], &a_src = in[1], &a_dst = in[2], &bias = in[3];
     const std::int64_t nodes = graph.num_nodes(), heads = form.heads;
     const Tensor keep = draw_keep(z.device());
-    Tensor s_src = empty({nodes, heads}, z.dtype(), z.device());
-    Tensor stats = empty({nodes, 3, heads}, z.dtype(), z.device());
+    const auto per_head = [&] { return empty({nodes, heads}, z.dtype(), z.device()); };
+    Tensor s_src = per_head(), stats = empty({nodes, 3, heads}, z.dtype(), z.device());
     Tensor out = empty({nodes, form.mean_heads ? form.features : heads * form.features}, z.dtype(),
                        z.device());
+    Tensor squares;
+    Denominators denominators;
+    if (norm != AttentionNorm::none) {
+      squares = per_head();
+      denominators.target = per_head();
+      denominators.argmax = empty({nodes, heads}, i32, z.device());
+      denominators.factor = empty({heads}, z.dtype(), z.device());
+      if (!norm_form.centre) denominators.source = squares;
+    }
     visit_float(name, z.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       LIPGRAD_LAUNCH(z.device(), gat_scores<T>, nodes, nodes, heads, form.features, z.data<T>(),
                      a_src.data<T>(), a_dst.data<T>(), s_src.mutable_data<T>(),
-                     stats.mutable_data<T>());
-      LIPGRAD_LAUNCH(z.device(), gat_forward<T>, view(false), with(keep), z.data<T>(),
-                     s_src.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
+                     stats.mutable_data<T>(),
+                     squares.defined() ? squares.mutable_data<T>() : nullptr);
+      if (squares.defined())
+        LIPGRAD_LAUNCH(z.device(), gat_norm<T>, view(false), form, norm_form, a_src.data<T>(),
+                       a_dst.data<T>(), squares.mutable_data<T>(),
+                       denominators.target.mutable_data<T>(),
+                       denominators.argmax.mutable_data<std::int32_t>(),
+                       denominators.factor.mutable_data<T>());
+      LIPGRAD_LAUNCH(z.device(), gat_forward<T>, view(false), with(keep), denominators.view<T>(eps),
+                     z.data<T>(), s_src.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
                      stats.mutable_data<T>(), out.mutable_data<T>());
     });
-    ctx.save(z);
-    ctx.save(a_src);
-    ctx.save(a_dst);
-    ctx.save(s_src);
-    ctx.save(stats);
+    for (const Tensor& kept : {z, a_src, a_dst, s_src, stats, denominators.target,
+                               denominators.source, denominators.argmax, denominators.factor})
+      ctx.save(kept);
     return out;
   }
 
   void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
     const Tensor &z = ctx.saved(0), &a_src = ctx.saved(1), &a_dst = ctx.saved(2),
                  &s_src = ctx.saved(3), &stats = ctx.saved(4);
+    const Denominators denominators{ctx.saved(5), ctx.saved(6), ctx.saved(7), ctx.saved(8)};
+    const bool normed = norm != AttentionNorm::none;
     const Tensor keep = draw_keep(z.device());
     const GatForm masked = with(keep);
-    Tensor grad_stats = empty({graph.num_nodes(), 2, form.heads}, z.dtype(), z.device());
-    Tensor grad_bias;
+    const std::int64_t nodes = graph.num_nodes(), heads = form.heads;
+    Tensor grad_stats = empty({nodes, 2, heads}, z.dtype(), z.device());
+    Tensor grad_norm, z_factor, a_factor, grad_bias;
+    if (normed) {
+      grad_norm = empty_like(grad_stats);
+      z_factor = empty_like(s_src);
+      a_factor = empty_like(denominators.factor);
+    }
     if (ctx.needs_grad(3)) grad_bias = empty({gy.size(1)}, z.dtype(), z.device());
     visit_float(name, z.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      LIPGRAD_LAUNCH(z.device(), gat_backward_targets<T>, view(false), masked, z.data<T>(),
-                     s_src.data<T>(), stats.data<T>(), gy.data<T>(), grad_stats.mutable_data<T>(),
-                     grad_bias.defined() ? grad_bias.mutable_data<T>() : nullptr);
+      const auto to = [](Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; };
+      const auto from = [](const Tensor& x) { return x.defined() ? x.data<T>() : nullptr; };
+      LIPGRAD_LAUNCH(z.device(), gat_backward_targets<T>, view(false), masked,
+                     denominators.view<T>(eps), z.data<T>(), s_src.data<T>(), stats.data<T>(),
+                     gy.data<T>(), grad_stats.mutable_data<T>(), to(grad_norm), to(grad_bias));
       if (grad_bias.defined()) gx[3] = grad_bias;
       if (!ctx.needs_grad(0) && !ctx.needs_grad(1) && !ctx.needs_grad(2)) return;
+      if (normed)
+        LIPGRAD_LAUNCH(z.device(), gat_norm_backward<T>, view(true), form, norm_form,
+                       denominators.argmax.data<std::int32_t>(), denominators.factor.data<T>(),
+                       grad_norm.data<T>(), z_factor.mutable_data<T>(), a_factor.mutable_data<T>());
       Tensor grad_z = empty_like(z), grad_a_src = empty_like(a_src), grad_a_dst = empty_like(a_dst);
-      LIPGRAD_LAUNCH(z.device(), gat_backward_sources<T>, view(true), masked, z.data<T>(),
-                     s_src.data<T>(), stats.data<T>(), grad_stats.data<T>(), gy.data<T>(),
-                     a_src.data<T>(), a_dst.data<T>(), grad_z.mutable_data<T>(),
-                     grad_a_src.mutable_data<T>(), grad_a_dst.mutable_data<T>());
+      LIPGRAD_LAUNCH(
+          z.device(), gat_backward_sources<T>, view(true), masked, denominators.view<T>(eps),
+          from(denominators.factor), from(z_factor), from(a_factor), z.data<T>(), s_src.data<T>(),
+          stats.data<T>(), grad_stats.data<T>(), gy.data<T>(), a_src.data<T>(), a_dst.data<T>(),
+          grad_z.mutable_data<T>(), grad_a_src.mutable_data<T>(), grad_a_dst.mutable_data<T>());
       if (ctx.needs_grad(0)) gx[0] = grad_z;
       if (ctx.needs_grad(1)) gx[1] = grad_a_src;
       if (ctx.needs_grad(2)) gx[2] = grad_a_dst;
@@ -117,6 +162,10 @@ void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tenso
   }
   LIPGRAD_CHECK(options.dropout >= 0 && options.dropout <= 1,
                 "{}: dropout must be from 0 to 1, got {}", op, options.dropout);
+  LIPGRAD_CHECK(options.kappa > 0 && std::isfinite(options.kappa),
+                "{}: kappa must be positive and finite, got {}", op, options.kappa);
+  LIPGRAD_CHECK(options.eps >= 0 && std::isfinite(options.eps),
+                "{}: eps must be finite and >= 0, got {}", op, options.eps);
 }
 
 }  // namespace
@@ -124,7 +173,9 @@ void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tenso
 Tensor gat_attention(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tensor& a_dst,
                      const Tensor& bias, const GatAttentionOptions& options, Mode mode) {
   check(graph, z, a_src, a_dst, bias, options);
-  GatAttention op{graph, {}, 0, 0, 0};
+  const bool reference = options.norm == AttentionNorm::lipschitz_reference;
+  GatAttention op{graph, {}, options.norm, {}, options.eps, 0, 0, 0};
+  op.norm_form = {.centre = !reference, .joint = reference, .kappa = options.kappa};
   op.form.heads = a_src.size(0);
   op.form.features = a_src.size(1);
   op.form.negative_slope = options.negative_slope;

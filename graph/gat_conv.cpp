@@ -1,10 +1,13 @@
 #include <lipgrad/graph/gat_conv.h>
 
+#include <cmath>
 #include <utility>
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/graph/gat_attention.h>
+#include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/init.h>
+#include <lipgrad/ops/linear.h>
 
 namespace lipgrad {
 namespace {
@@ -15,7 +18,26 @@ const GatConvOptions& checked(const GatConvOptions& o) {
                 o.heads);
   LIPGRAD_CHECK(o.attention_dropout >= 0 && o.attention_dropout <= 1,
                 "GatConv: attention_dropout must be from 0 to 1, got {}", o.attention_dropout);
+  LIPGRAD_CHECK(o.kappa > 0 && std::isfinite(o.kappa),
+                "GatConv: kappa must be positive and finite, got {}", o.kappa);
+  LIPGRAD_CHECK(o.identity_map > 0 && o.identity_map <= 1,
+                "GatConv: identity_map must be above 0 and at most 1, got {}", o.identity_map);
+  LIPGRAD_CHECK(o.identity_map == 1 || o.in == o.heads * o.out,
+                "GatConv: an identity map needs in = heads * out, got {} and {} * {}", o.in,
+                o.heads, o.out);
   return o;
+}
+
+// (1 - beta) I + beta weight.
+Tensor towards_identity(const Tensor& weight, double beta) {
+  Tensor identity = zeros(weight.shape(), weight.dtype());
+  visit_float("GatConv", weight.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* x = identity.mutable_data<T>();
+    for (std::int64_t i = 0; i < weight.size(0); ++i)
+      x[i * weight.size(1) + i] = static_cast<T>(1 - beta);
+  });
+  return add(mul(weight, beta), identity.to(weight.device()));
 }
 
 }  // namespace
@@ -23,7 +45,10 @@ const GatConvOptions& checked(const GatConvOptions& o) {
 GatConv::GatConv(Module& parent, std::string name, const GatConvOptions& options)
     : Module(parent, std::move(name)),
       lin(*this, "lin", options.in, checked(options).heads * options.out,
-          {.bias = false, .weight_initializer = init::xavier_uniform(), .dtype = options.dtype}),
+          {.bias = false,
+           .weight_initializer =
+               options.weight_initializer ? options.weight_initializer : init::xavier_uniform(),
+           .dtype = options.dtype}),
       att_src(*this, "att_src", {options.heads, options.out}, init::xavier_uniform(),
               options.dtype),
       att_dst(*this, "att_dst", {options.heads, options.out}, init::xavier_uniform(),
@@ -39,12 +64,17 @@ Tensor GatConv::forward(const Graph& graph, const Features& x, Mode mode) const 
   LIPGRAD_CHECK(x.rows() == graph.num_nodes() && x.cols() == options_.in,
                 "GatConv: features must be ({}, {}) for this graph and layer, got ({}, {})",
                 graph.num_nodes(), options_.in, x.rows(), x.cols());
-  const Tensor z = x.is_sparse() ? lin.forward(x.sparse()) : lin.forward(x.dense());
+  const Tensor weight = options_.identity_map < 1
+                            ? towards_identity(lin.weight, options_.identity_map)
+                            : lin.weight.value();
+  const Tensor z = x.is_sparse() ? linear(x.sparse(), weight) : linear(x.dense(), weight);
   return gat_attention(graph, z, att_src, att_dst, bias ? bias->value() : Tensor(),
                        {.negative_slope = options_.negative_slope,
                         .self_loops = options_.self_loops,
                         .dropout = options_.attention_dropout,
-                        .mean_heads = !options_.concat},
+                        .mean_heads = !options_.concat,
+                        .norm = options_.attention_norm,
+                        .kappa = options_.kappa},
                        mode);
 }
 

@@ -6,6 +6,7 @@
 
 #include <lipgrad/core/module.h>
 #include <lipgrad/graph/features.h>
+#include <lipgrad/graph/gat_attention.h>
 #include <lipgrad/graph/graph.h>
 #include <lipgrad/ops/layers.h>
 
@@ -19,6 +20,12 @@ struct GatConvOptions {
   bool self_loops = true;
   double negative_slope = 0.2;
   double attention_dropout = 0;
+  AttentionNorm attention_norm = AttentionNorm::none;
+  double kappa = 4;  // of the norm
+  // beta in (0, 1]: features are projected by (1 - beta) I + beta lin.weight (the identity map of
+  // GCNII: Chen, Wei, Huang, Ding, Li, ICML 2020, equation 5), which asks for in = heads * out.
+  double identity_map = 1;
+  Initializer weight_initializer{};  // unset: Glorot uniform
   bool bias = true;
   DType dtype = f32;
 };
@@ -26,7 +33,7 @@ struct GatConvOptions {
 // The graph attention layer (Velickovic et al., ICLR 2018): y = gat_attention(graph, x lin^T, ...),
 // see gat_attention.h. Its parameters are, by name and initialiser, those of GATConv in PyTorch
 // Geometric: lin.weight (heads out, in), att_src and att_dst (heads, out), all Glorot uniform, and
-// bias, zeros. Error unless in, out, heads >= 1.
+// bias, zeros. Error unless in, out, heads >= 1 and the options are as said there.
 class GatConv : public Module {
  public:
   GatConv(Module& parent, std::string name, const GatConvOptions& options);

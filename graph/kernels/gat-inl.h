@@ -146,6 +146,20 @@ HWY_INLINE void gather_sum(const EdgeLayout& layout, int64_t count, const int32_
   }
 }
 
+// square[k, h] = own[h] + table[index[k], h], without the table if it is null: what is under the
+// root in the denominators of GatNorm.
+template <class T>
+HWY_INLINE void gather_squares(const EdgeLayout& layout, int64_t count, const int32_t* index,
+                               const T* table, const T* own, T* square) {
+  if (table != nullptr) {
+    return gather_sum(layout, count, index, table, layout.heads, own, square);
+  }
+  for (int64_t k = 0; k < count; ++k, square += layout.stride) {
+    for (int64_t h = 0; h < layout.heads; ++h) square[h] = own[h];
+    for (int64_t h = layout.heads; h < layout.stride; ++h) square[h] = 0;
+  }
+}
+
 // factor[k, h] = scale where edge[k] is kept for head h, else 0.
 template <class T>
 void gather_keep(const EdgeLayout& layout, int64_t count, const int64_t* edge, const GatForm& form,

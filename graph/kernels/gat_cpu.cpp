@@ -19,12 +19,13 @@ template <class T>
 struct ScoreArgs {
   std::int64_t sources, targets, heads, features;
   const T *z, *a_src, *a_dst;
-  T *s_src, *stats;
+  T *s_src, *stats, *squares;
 };
 template <class T>
 struct ForwardArgs {
   const GatGraph& graph;
   const GatForm& form;
+  const GatNorm<T>& norm;
   const T *z, *s_src, *bias;
   T *stats, *out;
 };
@@ -55,6 +56,13 @@ void scores(const ScoreArgs<T>& a) {
           a.s_src[(i + k) * a.heads + h] = dots[static_cast<std::size_t>(k * layout.stride + h)];
         }
       }
+      if (a.squares != nullptr) {
+        for (std::int64_t k = 0; k < count * a.heads; ++k) {
+          const T* part = a.z + i * row + k * a.features;
+          a.squares[i * a.heads + k] =
+              hn::GetLane(hn::SumOfLanes(RowTag<T>(), product_lanes<T, 0>(part, part, a.features)));
+        }
+      }
       const std::int64_t targets = std::min(count, a.targets - i);
       if (targets <= 0) continue;
       row_dots(targets, index, rows, a.a_dst, a.features, a.heads, a.features, layout.stride,
@@ -79,7 +87,7 @@ class Forward {
         layout_(layout),
         tiles_(tiles),
         rows_{args.z, heads_ * features_, features_},
-        group_(layout, 2, 2 * layout.stride),
+        group_(layout, 3, 2 * layout.stride),
         acc_(static_cast<std::size_t>(heads_ * features_)) {}
 
   void row(std::int64_t i) {
@@ -198,6 +206,10 @@ class Forward {
     prefetch_rows(part.count, index, rows_, rows_.row * std::int64_t{sizeof(T)});
     gather_sum(layout_, part.count, index, a_.s_src, heads_, a_.stats + i * 3 * heads_,
                group_.array(0) + part.first * layout_.stride);
+    if (a_.norm.target != nullptr) {
+      gather_squares(layout_, part.count, index, a_.norm.source, a_.norm.target + i * heads_,
+                     group_.array(2) + part.first * layout_.stride);
+    }
     return part;
   }
 
@@ -219,6 +231,12 @@ class Forward {
     T* score = group_.array(0);
     const std::int64_t total = layout_.padded(group_.count());
     const auto slope = hn::Set(d, static_cast<T>(a_.form.negative_slope));
+    if (a_.norm.target != nullptr) {
+      const T* square = group_.array(2);
+      const Simd<T> eps(a_.norm.eps);
+      for (std::int64_t at = 0; at < total; at += layout_.lanes)
+        store(load(score + at) / (sqrt(load(square + at)) + eps), score + at);
+    }
     for (std::int64_t at = 0; at < total; at += layout_.lanes) {
       const auto x = hn::LoadU(d, score + at);
       hn::StoreU(hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Mul(x, slope)), d, score + at);
@@ -320,8 +338,9 @@ HWY_EXPORT(forward_double);
 template <class T>
 void gat_scores(std::int64_t sources, std::int64_t targets, std::int64_t heads,
                 std::int64_t features, const T* z, const T* a_src, const T* a_dst, T* s_src,
-                T* stats) {
-  const ScoreArgs<T> args{sources, targets, heads, features, z, a_src, a_dst, s_src, stats};
+                T* stats, T* squares) {
+  const ScoreArgs<T> args{sources, targets, heads, features, z,
+                          a_src,   a_dst,   s_src, stats,    squares};
   if constexpr (sizeof(T) == 4) {
     HWY_DYNAMIC_DISPATCH(scores_float)(args);
   } else {
@@ -330,9 +349,9 @@ void gat_scores(std::int64_t sources, std::int64_t targets, std::int64_t heads,
 }
 
 template <class T>
-void gat_forward(const GatGraph& graph, const GatForm& form, const T* z, const T* s_src,
-                 const T* bias, T* stats, T* out) {
-  const ForwardArgs<T> args{graph, form, z, s_src, bias, stats, out};
+void gat_forward(const GatGraph& graph, const GatForm& form, const GatNorm<T>& norm, const T* z,
+                 const T* s_src, const T* bias, T* stats, T* out) {
+  const ForwardArgs<T> args{graph, form, norm, z, s_src, bias, stats, out};
   if constexpr (sizeof(T) == 4) {
     HWY_DYNAMIC_DISPATCH(forward_float)(args);
   } else {
@@ -341,13 +360,13 @@ void gat_forward(const GatGraph& graph, const GatForm& form, const T* z, const T
 }
 
 template void gat_scores(std::int64_t, std::int64_t, std::int64_t, std::int64_t, const float*,
-                         const float*, const float*, float*, float*);
+                         const float*, const float*, float*, float*, float*);
 template void gat_scores(std::int64_t, std::int64_t, std::int64_t, std::int64_t, const double*,
-                         const double*, const double*, double*, double*);
-template void gat_forward(const GatGraph&, const GatForm&, const float*, const float*, const float*,
-                          float*, float*);
-template void gat_forward(const GatGraph&, const GatForm&, const double*, const double*,
-                          const double*, double*, double*);
+                         const double*, const double*, double*, double*, double*);
+template void gat_forward(const GatGraph&, const GatForm&, const GatNorm<float>&, const float*,
+                          const float*, const float*, float*, float*);
+template void gat_forward(const GatGraph&, const GatForm&, const GatNorm<double>&, const double*,
+                          const double*, const double*, double*, double*);
 
 }  // namespace lipgrad::cpu
 #endif

@@ -17,6 +17,10 @@
 //   ds_src[j] = sum_i alpha_ij (dalpha_ij - c_i) phi'
 //   dz_j = sum_i keep_ij alpha_ij g_i + ds_src[j] a_src + ds_dst[j] a_dst
 //   da_src = sum_j ds_src[j] z_j,  da_dst = sum_j ds_dst[j] z_j
+//
+// With a norm, phi' / D takes the place of phi' (D the edge's denominator, t its score after
+// LeakyReLU), dz_j gets (z_factor[j] - factor sum_i alpha_ij (dalpha_ij - c_i) t / (D r)) z_j, the
+// sum in the form that is not centred only, and da gets a_factor a.
 
 namespace lipgrad::cpu {
 #ifndef LIPGRAD_GAT_SOURCES_CPU_ARGS
@@ -26,6 +30,8 @@ template <class T>
 struct BackwardArgs {
   const GatGraph& graph;
   const GatForm& form;
+  const GatNorm<T>& norm;
+  const T *factor, *z_factor, *a_factor;
   const T *z, *s_src, *stats, *grad_stats, *grad_out, *a_src, *a_dst;
   T *grad_z, *grad_a_src, *grad_a_dst;
 };
@@ -40,6 +46,9 @@ namespace {
 template <class T>
 class SourcePass {
  public:
+  // ds_src[j], and the sum that multiplies z_j.
+  static constexpr std::int64_t kSums = 2;
+
   SourcePass(const BackwardArgs<T>& args, const EdgeLayout& layout, const std::vector<Tile>& tiles,
              T* a_parts)
       : a_(args),
@@ -49,8 +58,9 @@ class SourcePass {
         tiles_(tiles),
         g_(args.form, args.grad_out),
         a_parts_(a_parts),
-        group_(layout, 6, 0),
-        sum_(static_cast<std::size_t>(layout.stride)) {}
+        group_(layout, 7, 0),
+        zeros_(static_cast<std::size_t>(layout.stride)),
+        sum_(static_cast<std::size_t>(kSums * layout.stride)) {}
 
   void row(std::int64_t j) {
     const std::int64_t begin = a_.graph.reverse_offsets[j], end = a_.graph.reverse_offsets[j + 1];
@@ -76,7 +86,7 @@ class SourcePass {
     group_.clear();
   }
 
-  // A long row, by pieces: sum (stride) of de and acc (H, D) of keep alpha g over edges [begin,
+  // A long row, by pieces: sum (kSums, stride) and acc (H, D) of keep alpha g over edges [begin,
   // end) of source j, and its loop when `last`.
   void piece(std::int64_t j, std::int64_t begin, std::int64_t end, bool last, T* sum, T* acc) {
     const std::int64_t most = layout_.capacity - 1;
@@ -93,7 +103,7 @@ class SourcePass {
   }
 
   // The rest of grad_z[j], and j's part of the gradients of a_src and a_dst. acc may be grad_z[j].
-  void write(std::int64_t j, const T* ds_src, const T* acc) {
+  void write(std::int64_t j, const T* sum, const T* acc) {
     const T* ds_dst = j < a_.graph.targets ? a_.grad_stats + (2 * j + 1) * heads_ : nullptr;
     const std::int64_t width = heads_ * features_;
     const T* z = a_.z + j * width;
@@ -101,13 +111,17 @@ class SourcePass {
     T *part_src = a_parts_, *part_dst = a_parts_ + width;
     const RowTag<T> d;
     for (std::int64_t h = 0, at = 0; h < heads_; ++h, at += features_) {
-      const auto src = hn::Set(d, ds_src[h]),
-                 dst = hn::Set(d, ds_dst != nullptr ? ds_dst[h] : T(0));
+      const auto src = hn::Set(d, sum[h]), dst = hn::Set(d, ds_dst != nullptr ? ds_dst[h] : T(0));
+      T own = 0;
+      if (a_.norm.target != nullptr)
+        own = a_.z_factor[j * heads_ + h] - a_.factor[h] * sum[layout_.stride + h];
+      const auto through_norm = hn::Set(d, own);
       each_vector<T>(features_, [&](std::int64_t offset, auto io) HWY_ATTR {
         const std::int64_t c = at + offset;
         const auto x = io.load(z + c);
         const auto through_src = hn::MulAdd(src, io.load(a_.a_src + c), io.load(acc + c));
-        io.store(hn::MulAdd(dst, io.load(a_.a_dst + c), through_src), grad_z + c);
+        const auto through_dst = hn::MulAdd(dst, io.load(a_.a_dst + c), through_src);
+        io.store(hn::MulAdd(through_norm, x, through_dst), grad_z + c);
         io.store(hn::MulAdd(src, x, io.load(part_src + c)), part_src + c);
         io.store(hn::MulAdd(dst, x, io.load(part_dst + c)), part_dst + c);
       });
@@ -129,35 +143,51 @@ class SourcePass {
                  group_.array(2) + at, group_.array(3) + at);
     row_dots(part.count, index, g_.rows, a_.z + j * heads_ * features_, features_, heads_,
              features_, layout_.stride, group_.array(4) + at);
+    if (a_.norm.target != nullptr) {
+      const T* own = a_.norm.source != nullptr ? a_.norm.source + j * heads_ : zeros_.data();
+      gather_squares(layout_, part.count, index, a_.norm.target, own, group_.array(6) + at);
+    }
     return part;
   }
 
-  // For all edges of the group: the first array becomes keep alpha, the second one de.
+  // For all edges of the group: the first array becomes keep alpha, the second one de, and with a
+  // norm the last one alpha (dalpha - c) t / (D r).
   void weights() {
     T *score = group_.array(0), *top = group_.array(1), *inverse = group_.array(2),
       *centre = group_.array(3), *dots = group_.array(4), *factor = group_.array(5);
     if (a_.form.keep != nullptr)
       gather_keep(layout_, group_.count(), group_.edge.data(), a_.form, factor);
-    const Simd<T> negative(a_.form.negative_slope), one(1.0), zero(0.0), scale(g_.scale);
+    T* square = a_.norm.target != nullptr ? group_.array(6) : nullptr;
+    const Simd<T> negative(a_.form.negative_slope), one(1.0), zero(0.0), scale(g_.scale),
+        eps(a_.norm.eps);
     for (std::int64_t at = 0, total = layout_.padded(group_.count()); at < total;
          at += layout_.lanes) {
-      const Simd<T> x = load(score + at), phi = select(x > zero, one, negative);
-      const Simd<T> alpha = exp(x * phi - load(top + at)) * load(inverse + at);
+      Simd<T> x = load(score + at), r = zero, shrink = one;
+      if (square != nullptr) {
+        r = sqrt(load(square + at));
+        shrink = one / (r + eps);
+        x = x * shrink;
+      }
+      const Simd<T> phi = select(x > zero, one, negative), t = x * phi;
+      const Simd<T> alpha = exp(t - load(top + at)) * load(inverse + at);
       const Simd<T> factors = a_.form.keep != nullptr ? scale * load(factor + at) : scale;
-      const Simd<T> grad = load(dots + at) * factors;
-      store(alpha * phi * (grad - load(centre + at)), top + at);
+      const Simd<T> grad = alpha * (load(dots + at) * factors - load(centre + at));
+      store(grad * phi * shrink, top + at);
       store(alpha * factors, score + at);
+      if (square != nullptr) store(select(r > zero, grad * t * shrink / r, zero), square + at);
     }
   }
 
   void add_part(const typename EdgeGroup<T>::Part& part, bool add, T* sum, T* acc) {
     if (part.count == 0) {
-      std::fill(sum, sum + layout_.stride, T(0));
+      std::fill(sum, sum + kSums * layout_.stride, T(0));
       std::fill(acc, acc + heads_ * features_, T(0));
       return;
     }
     const std::int64_t at = part.first * layout_.stride;
     row_sum(layout_, part.count, group_.array(1) + at, add, sum);
+    if (a_.norm.source != nullptr)
+      row_sum(layout_, part.count, group_.array(6) + at, add, sum + layout_.stride);
     accumulate_rows(tiles_, part.count, group_.index.data() + part.first, g_.rows,
                     group_.array(0) + at, layout_.stride, features_, add, acc);
   }
@@ -216,7 +246,7 @@ class SourcePass {
   Cotangent<T> g_;
   T* a_parts_;
   EdgeGroup<T> group_;
-  std::vector<T> sum_;
+  std::vector<T> zeros_, sum_;
 };
 
 template <class T>
@@ -232,7 +262,8 @@ void sources(const BackwardArgs<T>& a) {
   });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.reverse_offsets[row], end = a.graph.reverse_offsets[row + 1];
-    const std::int64_t pieces = blocks.pieces(row), size = layout.stride + width;
+    const std::int64_t pieces = blocks.pieces(row), own = SourcePass<T>::kSums * layout.stride,
+                       size = own + width;
     std::vector<T> sums(static_cast<std::size_t>(pieces * size));
     T* hub_part = a_parts.data() + blocks.blocks() * 2 * width;
     parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last) {
@@ -241,18 +272,21 @@ void sources(const BackwardArgs<T>& a) {
         const std::int64_t from = begin + p * blocks.grain();
         T* sum = sums.data() + p * size;
         pass.piece(row, from, std::min(end, from + blocks.grain()), p + 1 == pieces, sum,
-                   sum + layout.stride);
+                   sum + own);
       }
     });
     for (std::int64_t p = 1; p < pieces; ++p) {
       for (std::int64_t l = 0; l < size; ++l) sums[l] += sums[p * size + l];
     }
-    SourcePass<T>(a, layout, tiles, hub_part).write(row, sums.data(), sums.data() + layout.stride);
+    SourcePass<T>(a, layout, tiles, hub_part).write(row, sums.data(), sums.data() + own);
   }
   std::vector<T> total(static_cast<std::size_t>(2 * width));
   add_parts(parts, 2 * width, a_parts, total.data());
-  std::copy(total.begin(), total.begin() + width, a.grad_a_src);
-  std::copy(total.begin() + width, total.end(), a.grad_a_dst);
+  for (std::int64_t c = 0; c < width; ++c) {
+    const T factor = a.norm.target != nullptr ? a.a_factor[c / a.form.features] : T(0);
+    a.grad_a_src[c] = total[c] + factor * a.a_src[c];
+    a.grad_a_dst[c] = total[width + c] + factor * a.a_dst[c];
+  }
 }
 
 void sources_float(const BackwardArgs<float>& a) { sources(a); }
@@ -268,11 +302,13 @@ HWY_EXPORT(sources_float);
 HWY_EXPORT(sources_double);
 
 template <class T>
-void gat_backward_sources(const GatGraph& graph, const GatForm& form, const T* z, const T* s_src,
-                          const T* stats, const T* grad_stats, const T* grad_out, const T* a_src,
-                          const T* a_dst, T* grad_z, T* grad_a_src, T* grad_a_dst) {
-  const BackwardArgs<T> args{graph,    form,  z,     s_src,  stats,      grad_stats,
-                             grad_out, a_src, a_dst, grad_z, grad_a_src, grad_a_dst};
+void gat_backward_sources(const GatGraph& graph, const GatForm& form, const GatNorm<T>& norm,
+                          const T* factor, const T* z_factor, const T* a_factor, const T* z,
+                          const T* s_src, const T* stats, const T* grad_stats, const T* grad_out,
+                          const T* a_src, const T* a_dst, T* grad_z, T* grad_a_src, T* grad_a_dst) {
+  const BackwardArgs<T> args{graph, form,   norm,       factor,     z_factor, a_factor,
+                             z,     s_src,  stats,      grad_stats, grad_out, a_src,
+                             a_dst, grad_z, grad_a_src, grad_a_dst};
   if constexpr (sizeof(T) == 4) {
     HWY_DYNAMIC_DISPATCH(sources_float)(args);
   } else {
@@ -280,15 +316,14 @@ void gat_backward_sources(const GatGraph& graph, const GatForm& form, const T* z
   }
 }
 
-template void gat_backward_sources(const GatGraph& graph, const GatForm& form, const float* z,
-                                   const float* s_src, const float* stats, const float* grad_stats,
-                                   const float* grad_out, const float* a_src, const float* a_dst,
-                                   float* grad_z, float* grad_a_src, float* grad_a_dst);
-template void gat_backward_sources(const GatGraph& graph, const GatForm& form, const double* z,
-                                   const double* s_src, const double* stats,
-                                   const double* grad_stats, const double* grad_out,
-                                   const double* a_src, const double* a_dst, double* grad_z,
-                                   double* grad_a_src, double* grad_a_dst);
+template void gat_backward_sources(const GatGraph&, const GatForm&, const GatNorm<float>&,
+                                   const float*, const float*, const float*, const float*,
+                                   const float*, const float*, const float*, const float*,
+                                   const float*, const float*, float*, float*, float*);
+template void gat_backward_sources(const GatGraph&, const GatForm&, const GatNorm<double>&,
+                                   const double*, const double*, const double*, const double*,
+                                   const double*, const double*, const double*, const double*,
+                                   const double*, const double*, double*, double*, double*);
 
 }  // namespace lipgrad::cpu
 #endif

@@ -18,7 +18,11 @@
 //   ds_dst[i] = sum_j alpha_ij (dalpha_ij - c_i) phi' = sum_j phi' alpha dalpha - c_i sum_j phi'
 //   alpha
 //
-// where phi' is the slope of LeakyReLU at the edge's score.
+// where phi' is the slope of LeakyReLU at the edge's score. With a norm, D = r + eps is the edge's
+// denominator and t the score after both: tbar = alpha (dalpha - c) phi' is the gradient at t
+// before LeakyReLU, phi' / D takes the place of phi' above, dL/dr = -tbar t / D, and tbar t = alpha
+// (dalpha
+// - c) LeakyReLU(t).
 
 namespace lipgrad::cpu {
 #ifndef LIPGRAD_GAT_TARGETS_CPU_ARGS
@@ -28,8 +32,9 @@ template <class T>
 struct BackwardArgs {
   const GatGraph& graph;
   const GatForm& form;
+  const GatNorm<T>& norm;
   const T *z, *s_src, *stats, *grad_out;
-  T *grad_stats, *grad_bias;
+  T *grad_stats, *grad_norm, *grad_bias;
 };
 }  // namespace
 #endif
@@ -42,6 +47,10 @@ namespace {
 template <class T>
 class TargetPass {
  public:
+  // Of an edge's numbers: alpha dalpha; w alpha dalpha and w alpha for the weights w of
+  // ds_dst[i], dL/dr / r and dL/dr r, the last two with a norm only.
+  static constexpr std::int64_t kSums = 7;
+
   TargetPass(const BackwardArgs<T>& args, const EdgeLayout& layout, T* bias_part)
       : a_(args),
         heads_(args.form.heads),
@@ -50,8 +59,8 @@ class TargetPass {
         g_(args.form, args.grad_out),
         rows_{args.z, heads_ * features_, features_},
         bias_part_(bias_part),
-        group_(layout, 4, 0),
-        sums_(static_cast<std::size_t>(3 * layout.stride)),
+        group_(layout, 6, 0),
+        sums_(static_cast<std::size_t>(kSums * layout.stride)),
         buffer_(static_cast<std::size_t>(layout.stride)) {}
 
   void row(std::int64_t i) {
@@ -77,10 +86,10 @@ class TargetPass {
     group_.clear();
   }
 
-  // A long row, by pieces: sums (3, stride) of alpha dalpha, phi' alpha dalpha and phi' alpha over
-  // edges [begin, end) of row i, and its loop when `last`.
+  // A long row, by pieces: sums (kSums, stride) over edges [begin, end) of row i, and its loop when
+  // `last`.
   void piece(std::int64_t i, std::int64_t begin, std::int64_t end, bool last, T* sums) {
-    std::fill(sums, sums + 3 * layout_.stride, T(0));
+    std::fill(sums, sums + kSums * layout_.stride, T(0));
     const std::int64_t most = layout_.capacity - 1;
     do {
       const std::int64_t stop = std::min(end, begin + most);
@@ -94,10 +103,20 @@ class TargetPass {
 
   void write(std::int64_t i, const T* sums) {
     T* to = a_.grad_stats + i * 2 * heads_;
-    const T *weighted = sums + layout_.stride, *plain = weighted + layout_.stride;
+    const auto centred = [&](int pair, std::int64_t h) {
+      const T* weighted = sums + (1 + 2 * pair) * layout_.stride;
+      return weighted[h] - sums[h] * weighted[layout_.stride + h];
+    };
     for (std::int64_t h = 0; h < heads_; ++h) {
       to[h] = sums[h];
-      to[heads_ + h] = weighted[h] - sums[h] * plain[h];
+      to[heads_ + h] = centred(0, h);
+    }
+    if (a_.norm.target != nullptr) {
+      T* norm = a_.grad_norm + i * 2 * heads_;
+      for (std::int64_t h = 0; h < heads_; ++h) {
+        norm[h] = -centred(1, h);
+        norm[heads_ + h] = -centred(2, h);
+      }
     }
     if (bias_part_ != nullptr) {
       const T* g = g_.rows.at + i * g_.rows.row;
@@ -122,19 +141,38 @@ class TargetPass {
                group_.array(0) + at);
     row_dots(part.count, index, rows_, g_.rows.at + i * g_.rows.row, g_.rows.head, heads_,
              features_, layout_.stride, group_.array(1) + at);
+    if (a_.norm.target != nullptr) {
+      gather_squares(layout_, part.count, index, a_.norm.source, a_.norm.target + i * heads_,
+                     group_.array(4) + at);
+    }
     return part;
   }
 
-  // For all edges of the group: score becomes exp(phi(score) - max), slope phi', and dots dalpha.
+  // For all edges of the group: score becomes exp(phi(score) - max), slope the weight of ds_dst,
+  // and dots dalpha. With a norm, the last two arrays become the weights of dL/dr / r and dL/dr r.
   void slopes_and_exponentials() {
     T *score = group_.array(0), *dots = group_.array(1), *slope = group_.array(2),
       *factor = group_.array(3);
     const std::int64_t total = layout_.padded(group_.count());
     const Simd<T> negative(a_.form.negative_slope), one(1.0), zero(0.0), scale(g_.scale);
-    for (std::int64_t at = 0; at < total; at += layout_.lanes) {
-      const Simd<T> x = load(score + at), phi = select(x > zero, one, negative);
-      store(phi, slope + at);
-      store(x * phi, score + at);
+    if (a_.norm.target == nullptr) {
+      for (std::int64_t at = 0; at < total; at += layout_.lanes) {
+        const Simd<T> x = load(score + at), phi = select(x > zero, one, negative);
+        store(phi, slope + at);
+        store(x * phi, score + at);
+      }
+    } else {
+      T *near = group_.array(4), *far = group_.array(5);
+      const Simd<T> eps(a_.norm.eps);
+      for (std::int64_t at = 0; at < total; at += layout_.lanes) {
+        const Simd<T> r = sqrt(load(near + at)), inverse = one / (r + eps),
+                      x = load(score + at) * inverse, phi = select(x > zero, one, negative),
+                      t = x * phi;
+        store(phi * inverse, slope + at);
+        store(t, score + at);
+        store(select(r > zero, t * inverse / r, zero), near + at);
+        store(t * inverse * r, far + at);
+      }
     }
     for (const auto& part : group_.parts()) {
       const T* top = padded_heads(layout_, a_.stats + (part.row * 3 + 1) * heads_, buffer_.data());
@@ -151,24 +189,39 @@ class TargetPass {
 
   void add_sums(const typename EdgeGroup<T>::Part& part, T* sums) {
     const T* scales = padded_heads(layout_, a_.stats + (part.row * 3 + 2) * heads_, buffer_.data());
-    const std::int64_t first = part.first * layout_.stride, stride = layout_.stride;
-    const T *p = group_.array(0) + first, *grad = group_.array(1) + first,
-            *slope = group_.array(2) + first;
+    const std::int64_t first = part.first * layout_.stride;
+    const T *p = group_.array(0) + first, *grad = group_.array(1) + first;
+    add_pair<true>(part.count, scales, p, grad, group_.array(2) + first, sums,
+                   sums + layout_.stride);
+    if (a_.norm.target == nullptr) return;
+    for (int pair = 1; pair <= 2; ++pair) {
+      add_pair<false>(part.count, scales, p, grad, group_.array(3 + pair) + first, nullptr,
+                      sums + (1 + 2 * pair) * layout_.stride);
+    }
+  }
+
+  // With alpha = scales p: c += alpha grad, if kCentre; weighted (2, stride) += weight alpha grad
+  // and weight alpha.
+  template <bool kCentre>
+  HWY_INLINE void add_pair(std::int64_t count, const T* scales, const T* p, const T* grad,
+                           const T* weight, T* c, T* weighted) {
+    const std::int64_t stride = layout_.stride;
     with_edge_tag<T>(layout_, [&](auto d) HWY_ATTR {
       for (std::int64_t h = 0; h < stride; h += static_cast<std::int64_t>(hn::Lanes(d))) {
         const auto scale = hn::LoadU(d, scales + h);
-        auto c = hn::LoadU(d, sums + h), weighted = hn::LoadU(d, sums + stride + h),
-             plain = hn::LoadU(d, sums + 2 * stride + h);
-        for (std::int64_t at = h; at < part.count * stride; at += stride) {
-          const auto alpha = hn::Mul(hn::LoadU(d, p + at), scale), phi = hn::LoadU(d, slope + at);
+        auto centre = hn::Zero(d), with_grad = hn::LoadU(d, weighted + h),
+             plain = hn::LoadU(d, weighted + stride + h);
+        if constexpr (kCentre) centre = hn::LoadU(d, c + h);
+        for (std::int64_t at = h; at < count * stride; at += stride) {
+          const auto alpha = hn::Mul(hn::LoadU(d, p + at), scale), w = hn::LoadU(d, weight + at);
           const auto product = hn::Mul(alpha, hn::LoadU(d, grad + at));
-          c = hn::Add(c, product);
-          weighted = hn::MulAdd(phi, product, weighted);
-          plain = hn::MulAdd(phi, alpha, plain);
+          if constexpr (kCentre) centre = hn::Add(centre, product);
+          with_grad = hn::MulAdd(w, product, with_grad);
+          plain = hn::MulAdd(w, alpha, plain);
         }
-        hn::StoreU(c, d, sums + h);
-        hn::StoreU(weighted, d, sums + stride + h);
-        hn::StoreU(plain, d, sums + 2 * stride + h);
+        if constexpr (kCentre) hn::StoreU(centre, d, c + h);
+        hn::StoreU(with_grad, d, weighted + h);
+        hn::StoreU(plain, d, weighted + stride + h);
       }
     });
   }
@@ -198,7 +251,7 @@ void targets(const BackwardArgs<T>& a) {
       blocks.run([&](std::int64_t b) { return TargetPass<T>(a, layout, bias_part(b)); });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.offsets[row], end = a.graph.offsets[row + 1];
-    const std::int64_t pieces = blocks.pieces(row), size = 3 * layout.stride;
+    const std::int64_t pieces = blocks.pieces(row), size = TargetPass<T>::kSums * layout.stride;
     std::vector<T> sums(static_cast<std::size_t>(pieces * size));
     parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last) {
       TargetPass<T> pass(a, layout, nullptr);
@@ -229,9 +282,11 @@ HWY_EXPORT(targets_float);
 HWY_EXPORT(targets_double);
 
 template <class T>
-void gat_backward_targets(const GatGraph& graph, const GatForm& form, const T* z, const T* s_src,
-                          const T* stats, const T* grad_out, T* grad_stats, T* grad_bias) {
-  const BackwardArgs<T> args{graph, form, z, s_src, stats, grad_out, grad_stats, grad_bias};
+void gat_backward_targets(const GatGraph& graph, const GatForm& form, const GatNorm<T>& norm,
+                          const T* z, const T* s_src, const T* stats, const T* grad_out,
+                          T* grad_stats, T* grad_norm, T* grad_bias) {
+  const BackwardArgs<T> args{graph, form,     norm,       z,         s_src,
+                             stats, grad_out, grad_stats, grad_norm, grad_bias};
   if constexpr (sizeof(T) == 4) {
     HWY_DYNAMIC_DISPATCH(targets_float)(args);
   } else {
@@ -239,12 +294,12 @@ void gat_backward_targets(const GatGraph& graph, const GatForm& form, const T* z
   }
 }
 
-template void gat_backward_targets(const GatGraph& graph, const GatForm& form, const float* z,
-                                   const float* s_src, const float* stats, const float* grad_out,
-                                   float* grad_stats, float* grad_bias);
-template void gat_backward_targets(const GatGraph& graph, const GatForm& form, const double* z,
-                                   const double* s_src, const double* stats, const double* grad_out,
-                                   double* grad_stats, double* grad_bias);
+template void gat_backward_targets(const GatGraph&, const GatForm&, const GatNorm<float>&,
+                                   const float*, const float*, const float*, const float*, float*,
+                                   float*, float*);
+template void gat_backward_targets(const GatGraph&, const GatForm&, const GatNorm<double>&,
+                                   const double*, const double*, const double*, const double*,
+                                   double*, double*, double*);
 
 }  // namespace lipgrad::cpu
 #endif

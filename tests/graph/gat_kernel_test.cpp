@@ -83,7 +83,8 @@ struct Result {
 };
 
 template <class T>
-Result<T> run(const Edges& edges, const GatForm& form, const Layer<T>& x) {
+Result<T> run(const Edges& edges, const GatForm& form, const Layer<T>& x,
+              const GatNormForm* norm_form = nullptr, double eps = 1e-12) {
   const std::int64_t h = form.heads, d = form.features, n = edges.sources, m = edges.targets;
   const std::int64_t width = form.mean_heads ? d : h * d;
   Result<T> r;
@@ -97,22 +98,36 @@ Result<T> run(const Edges& edges, const GatForm& form, const Layer<T>& x) {
   r.grad_a_src.assign(h * d, junk);
   r.grad_a_dst.assign(h * d, junk);
   const GatGraph graph = edges.view();
+  std::vector<T> squares(n * h, junk), target(m * h, junk), factor(h, junk), a_factor(h, junk),
+      z_factor(n * h, junk), grad_norm(m * 2 * h, junk);
+  std::vector<std::int32_t> argmax(m * h, -7);
+  GatNorm<T> norm;
   cpu::gat_scores(n, m, h, d, x.z.data(), x.a_src.data(), x.a_dst.data(), r.s_src.data(),
-                  r.stats.data());
-  cpu::gat_forward(graph, form, x.z.data(), r.s_src.data(),
+                  r.stats.data(), norm_form ? squares.data() : nullptr);
+  if (norm_form) {
+    cpu::gat_norm(graph, form, *norm_form, x.a_src.data(), x.a_dst.data(), squares.data(),
+                  target.data(), argmax.data(), factor.data());
+    norm = {target.data(), norm_form->centre ? nullptr : squares.data(), eps};
+  }
+  cpu::gat_forward(graph, form, norm, x.z.data(), r.s_src.data(),
                    x.bias.empty() ? nullptr : x.bias.data(), r.stats.data(), r.out.data());
-  cpu::gat_backward_targets(graph, form, x.z.data(), r.s_src.data(), r.stats.data(),
-                            x.grad_out.data(), r.grad_stats.data(),
+  cpu::gat_backward_targets(graph, form, norm, x.z.data(), r.s_src.data(), r.stats.data(),
+                            x.grad_out.data(), r.grad_stats.data(), grad_norm.data(),
                             x.bias.empty() ? nullptr : r.grad_bias.data());
-  cpu::gat_backward_sources(graph, form, x.z.data(), r.s_src.data(), r.stats.data(),
-                            r.grad_stats.data(), x.grad_out.data(), x.a_src.data(), x.a_dst.data(),
-                            r.grad_z.data(), r.grad_a_src.data(), r.grad_a_dst.data());
+  if (norm_form)
+    cpu::gat_norm_backward(graph, form, *norm_form, argmax.data(), factor.data(), grad_norm.data(),
+                           z_factor.data(), a_factor.data());
+  cpu::gat_backward_sources(graph, form, norm, factor.data(), z_factor.data(), a_factor.data(),
+                            x.z.data(), r.s_src.data(), r.stats.data(), r.grad_stats.data(),
+                            x.grad_out.data(), x.a_src.data(), x.a_dst.data(), r.grad_z.data(),
+                            r.grad_a_src.data(), r.grad_a_dst.data());
   return r;
 }
 
 // <out, grad_out> straight from the definition, in double; out too if asked for.
 double naive(const Edges& edges, const GatForm& form, const Layer<double>& x,
-             std::vector<double>* out = nullptr) {
+             std::vector<double>* out = nullptr, const GatNormForm* norm_form = nullptr,
+             double eps = 1e-12) {
   const std::int64_t h_count = form.heads, d = form.features,
                      width = form.mean_heads ? d : h_count * d;
   std::vector<double> y(edges.targets * width, 0.0);
@@ -129,10 +144,28 @@ double naive(const Edges& edges, const GatForm& form, const Layer<double>& x,
         for (std::int64_t c = 0; c < d; ++c) s += a[h * d + c] * x.z[(node * h_count + h) * d + c];
         return s;
       };
+      const auto square = [&](std::int64_t node) {
+        double s = 0;
+        for (std::int64_t c = 0; c < d; ++c) {
+          const double value = x.z[(node * h_count + h) * d + c];
+          s += value * value;
+        }
+        return s;
+      };
+      double a_square = 0, largest = 0;
+      for (std::int64_t c = 0; c < h_count * d; ++c) {
+        if (norm_form && (norm_form->joint || c / d == h))
+          a_square += x.a_src[c] * x.a_src[c] + x.a_dst[c] * x.a_dst[c];
+      }
+      for (const auto& [j, e] : row) largest = std::max(largest, square(j));
       std::vector<double> p;
       double sum = 0;
       for (const auto& [j, e] : row) {
-        const double score = dot(x.a_dst, i) + dot(x.a_src, j);
+        double score = dot(x.a_dst, i) + dot(x.a_src, j);
+        if (norm_form) {
+          const double r = std::sqrt(largest + square(norm_form->centre ? i : j));
+          score /= norm_form->kappa * std::sqrt(a_square) * r + eps;
+        }
         p.push_back(std::exp(score > 0 ? score : form.negative_slope * score));
         sum += p.back();
       }
@@ -212,11 +245,15 @@ TEST_CASE("gat kernels: forward is the definition, backward its finite differenc
                                                                         {16, 4},
                                                                         {5, 8},
                                                                         {1, 100}}) {
-    for (int variant = 0; variant < 6; ++variant) {
-      GatForm form{heads, features, variant == 3 ? 0.0 : 0.2, variant % 2 == 0, variant >= 4};
-      const Edges edges = random_edges(23, 29, 90, variant == 1, rng);
+    for (int variant = 0; variant < 12; ++variant) {
+      // The second half with a norm: a small kappa, so that it matters, and a large eps.
+      const GatNormForm some{variant % 3 != 1, variant % 3 == 2, 0.3};
+      const GatNormForm* norm = variant >= 6 ? &some : nullptr;
+      const double eps = 1e-2;
+      GatForm form{heads, features, variant == 3 ? 0.0 : 0.2, variant % 2 == 0, variant % 6 >= 4};
+      const Edges edges = random_edges(23, 29, 90, variant % 6 == 1, rng);
       std::vector<std::uint8_t> keep;
-      if (variant == 2 || variant == 5) {
+      if (variant % 6 == 2 || variant % 6 == 5) {
         keep = draw_keep(edges, heads, 0.6);
         form.keep = keep.data();
         form.keep_scale = 2.5;
@@ -225,9 +262,9 @@ TEST_CASE("gat kernels: forward is the definition, backward its finite differenc
       CAPTURE(features);
       CAPTURE(variant);
       const Layer<double> x = random_layer<double>(edges, form, variant != 3, rng);
-      const Result<double> r = run(edges, form, x);
+      const Result<double> r = run(edges, form, x, norm, eps);
       std::vector<double> out;
-      naive(edges, form, x, &out);
+      naive(edges, form, x, &out, norm, eps);
       CHECK(worst(r.out, out) < 1e-13);
 
       // A few directions and single elements of every input.
@@ -244,7 +281,8 @@ TEST_CASE("gat kernels: forward is the definition, backward its finite differenc
             (minus.*input)[i] -= step;
             expected += 2 * step * grad[i];
           }
-          const double found = naive(edges, form, plus) - naive(edges, form, minus);
+          const double found = naive(edges, form, plus, nullptr, norm, eps) -
+                               naive(edges, form, minus, nullptr, norm, eps);
           CHECK(found == doctest::Approx(expected).epsilon(2e-4).scale(1e-6));
         }
       };
@@ -257,7 +295,7 @@ TEST_CASE("gat kernels: forward is the definition, backward its finite differenc
       const Layer<float> xf{cast<double, float>(x.z), cast<double, float>(x.a_src),
                             cast<double, float>(x.a_dst), cast<double, float>(x.bias),
                             cast<double, float>(x.grad_out)};
-      const Result<float> rf = run(edges, form, xf);
+      const Result<float> rf = run(edges, form, xf, norm, eps);
       CHECK(worst(rf.out, r.out) < 1e-5);
       CHECK(worst(rf.grad_z, r.grad_z) < 5e-5);
       CHECK(worst(rf.grad_a_src, r.grad_a_src) < 5e-5);
@@ -270,7 +308,10 @@ TEST_CASE("gat kernels: hubs are cut into pieces and give the same, on any numbe
   std::mt19937 rng(11);
   for (const auto& [heads, features] :
        std::vector<std::pair<int, int>>{{1, 7}, {8, 8}, {3, 5}, {4, 160}}) {
-    for (const bool mean : {false, true}) {
+    for (int variant = 0; variant < 4; ++variant) {
+      const bool mean = variant % 2 == 1;
+      const GatNormForm some{!mean, mean};
+      const GatNormForm* norm = variant >= 2 ? &some : nullptr;
       const Edges edges = random_edges(2000, 2100, 9000, true, rng);  // hubs of some 3000 edges
       GatForm form{heads, features, 0.2, !mean, mean};
       const std::vector<std::uint8_t> keep = draw_keep(edges, heads, 0.3);
@@ -281,13 +322,13 @@ TEST_CASE("gat kernels: hubs are cut into pieces and give the same, on any numbe
                              cast<float, double>(x.a_dst), cast<float, double>(x.bias),
                              cast<float, double>(x.grad_out)};
       std::vector<double> out;
-      const double total = naive(edges, form, xd, &out);
+      const double total = naive(edges, form, xd, &out, norm);
       CHECK(std::isfinite(total));
 
       const int before = num_threads();
       set_num_threads(1);
-      const Result<float> one = run(edges, form, x);
-      const Result<double> exact = run(edges, form, xd);
+      const Result<float> one = run(edges, form, x, norm);
+      const Result<double> exact = run(edges, form, xd, norm);
       CHECK(worst(exact.out, out) < 1e-12);
       CHECK(worst(one.out, out) < 1e-5);
       CHECK(worst(one.grad_z, exact.grad_z) < 2e-4);
@@ -296,7 +337,7 @@ TEST_CASE("gat kernels: hubs are cut into pieces and give the same, on any numbe
       CHECK(worst(one.grad_bias, exact.grad_bias) < 2e-4);
       for (const int threads : {1, 2, 5}) {
         set_num_threads(threads);
-        const Result<float> again = run(edges, form, x);
+        const Result<float> again = run(edges, form, x, norm);
         const auto same = [](const std::vector<float>& a, const std::vector<float>& b) {
           return a.size() == b.size() &&
                  std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;

@@ -1,0 +1,221 @@
+// What LipschitzNorm promises of graph attention: scores of a bounded size, whatever the size of
+// the features, and a Jacobian that does not grow with them.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <lipgrad/core/error.h>
+#include <lipgrad/core/random.h>
+#include <lipgrad/core/tape.h>
+#include <lipgrad/graph/gat_attention.h>
+#include <lipgrad/graph/gat_conv.h>
+#include <lipgrad/graph/generated_graph.h>
+#include <lipgrad/ops/elementwise.h>
+#include <lipgrad/ops/spectral_norm.h>
+
+namespace lipgrad {
+namespace {
+
+// Edges between different pairs of nodes, self-loops among them.
+Graph random_graph(std::int64_t nodes, std::int64_t edges) {
+  Generator rng{8};
+  const Tensor pair = rand_permutation(nodes * nodes, rng);
+  std::vector<std::int64_t> ends;
+  for (std::int64_t e = 0; e < edges; ++e) {
+    ends.push_back(pair.data<std::int64_t>()[e] / nodes);
+    ends.push_back(pair.data<std::int64_t>()[e] % nodes);
+  }
+  return Graph(nodes, from_vector({edges, 2}, ends));
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  double difference = 0;
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    difference = std::max(difference, std::abs(a.data<double>()[i] - b.data<double>()[i]));
+  return difference;
+}
+
+const AttentionNorm norms[] = {AttentionNorm::lipschitz, AttentionNorm::lipschitz_reference};
+
+// The Jacobian of y = f(x), one row for each element of y.
+template <class F>
+Tensor jacobian(const Tensor& at, F&& f) {
+  Tape tape;
+  const Tensor x = tape.watch(at);
+  const Tensor y = f(x);
+  Tensor rows = zeros({y.numel(), at.numel()}, f64);
+  for (std::int64_t i = 0; i < y.numel(); ++i) {
+    Tensor cotangent = zeros(y.shape(), f64);
+    cotangent.mutable_data<double>()[i] = 1;
+    const Tensor row = tape.grad(y, {x}, cotangent, {.retain = true})[0];
+    std::copy_n(row.data<double>(), at.numel(), rows.mutable_data<double>() + i * at.numel());
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("LipschitzNorm: outputs do not depend on the size of a, and go with that of z") {
+  const Graph graph = random_graph(30, 90);
+  Generator rng{4};
+  const Tensor z = randn({30, 12}, f64, rng), src = randn({3, 4}, f64, rng),
+               dst = randn({3, 4}, f64, rng);
+  for (const AttentionNorm norm : norms) {
+    const GatAttentionOptions options{.norm = norm, .kappa = 0.2};
+    const auto attend = [&](double of_z, double of_a) {
+      return gat_attention(graph, mul(z, of_z), mul(src, of_a), mul(dst, of_a), {}, options,
+                           Mode::eval());
+    };
+    const Tensor once = attend(1, 1);
+    for (const double t : {1e-3, 0.1, 100.0, 1e6}) {
+      CHECK(largest_difference(attend(1, t), once) < 1e-9);
+      CHECK(largest_difference(attend(t, 1), mul(once, t)) < 1e-9 * t);
+    }
+    // The norm matters: without it they would.
+    const Tensor plain = gat_attention(graph, z, src, dst, {}, {}, Mode::eval());
+    const Tensor larger =
+        gat_attention(graph, z, mul(src, 10.0), mul(dst, 10.0), {}, {}, Mode::eval());
+    CHECK(largest_difference(plain, larger) > 0.1);
+  }
+}
+
+TEST_CASE("LipschitzNorm: no score exceeds 1 / kappa") {
+  // z = diag(c), so that out[i, j] / c[j] is the weight of edge j -> i and log ratios of the
+  // weights of a node are differences of its scores after LeakyReLU. Of a score s, |s| <= 1 /
+  // kappa.
+  const std::int64_t n = 12;
+  const Graph graph = random_graph(n, 70);
+  Generator rng{6};
+  double worst = 0;
+  for (const AttentionNorm norm : norms) {
+    for (const double kappa : {4.0, 1.0}) {
+      for (int trial = 0; trial < 30; ++trial) {
+        Tensor z = zeros({n, n}, f64), c = randn({n}, f64, rng);
+        for (std::int64_t i = 0; i < n; ++i) {
+          double& size = c.mutable_data<double>()[i];
+          size = std::exp(3 * size);  // sizes far apart
+          z.mutable_data<double>()[i * n + i] = size;
+        }
+        const Tensor src = randn({1, n}, f64, rng), dst = randn({1, n}, f64, rng);
+        const Tensor out = gat_attention(graph, z, mul(src, 50.0), mul(dst, 50.0), {},
+                                         {.norm = norm, .kappa = kappa}, Mode::eval());
+        for (std::int64_t i = 0; i < n; ++i) {
+          double low = 1e300, high = 0;
+          for (std::int64_t j = 0; j < n; ++j) {
+            const double weight = out.data<double>()[i * n + j] / c.data<double>()[j];
+            if (weight <= 1e-12) continue;  // no edge
+            low = std::min(low, weight);
+            high = std::max(high, weight);
+          }
+          const double spread = std::log(high / low);
+          CHECK(spread <= 1.2 / kappa + 1e-9);
+          worst = std::max(worst, kappa * spread);
+        }
+      }
+    }
+  }
+  CHECK(worst > 0.4);
+}
+
+TEST_CASE("LipschitzNorm: scores by the definition, and the bound is nearly reached") {
+  // Two nodes, one edge 1 -> 0 and self-loops: the ratio of node 0's two weights gives its scores.
+  const Graph graph(2, from_values<std::int64_t>({1, 2}, {1, 0}));
+  const double kappa = 4;
+  Generator rng{1};
+  double largest = 0;
+  for (int trial = 0; trial < 200; ++trial) {
+    const Tensor src = randn({1, 2}, f64, rng), dst = randn({1, 2}, f64, rng);
+    const double c0 = std::exp(trial % 7 - 3.0), c1 = std::exp(trial % 5 - 2.0);
+    const Tensor z = from_values<double>({2, 2}, {c0, 0, 0, c1});
+    const Tensor out =
+        gat_attention(graph, z, src, dst, {}, {.norm = AttentionNorm::lipschitz}, Mode::eval());
+    const double own = out.data<double>()[0] / c0, other = out.data<double>()[1] / c1;
+    const double *s = src.data<double>(), *d = dst.data<double>();
+    const double a = std::sqrt(s[0] * s[0] + s[1] * s[1] + d[0] * d[0] + d[1] * d[1]);
+    const double r = std::sqrt(c0 * c0 + std::max(c0 * c0, c1 * c1));
+    const auto leaky = [](double x) { return x > 0 ? x : 0.2 * x; };
+    const double own_score = (d[0] * c0 + s[0] * c0) / (kappa * a * r),
+                 other_score = (d[0] * c0 + s[1] * c1) / (kappa * a * r);
+    CHECK(std::abs(std::log(own / other) - (leaky(own_score) - leaky(other_score))) < 1e-12);
+    for (const double score : {own_score, other_score}) {
+      CHECK(std::abs(score) <= 1 / kappa);
+      largest = std::max(largest, std::abs(score) * kappa);
+    }
+  }
+  CHECK(largest > 0.9);
+}
+
+TEST_CASE("LipschitzNorm: a layer's Jacobian stays as inputs grow, plain attention's does not") {
+  const std::int64_t n = 14, width = 6;
+  const Graph graph = random_graph(n, 40);
+  Generator rng{12};
+  struct Root : Module {
+    GatConv conv;
+    explicit Root(AttentionNorm norm)
+        : conv(*this, "conv",
+               {.in = width, .out = 3, .heads = 2, .attention_norm = norm, .dtype = f64}) {}
+  };
+  const Tensor x = randn({n, width}, f64, rng);
+  const auto norms_of = [&](AttentionNorm norm) {
+    Root root(norm);
+    Generator init{3};
+    root.initialize(init);
+    std::vector<double> measured;
+    for (const double scale : {0.1, 1.0, 10.0, 100.0})
+      measured.push_back(spectral_norm(jacobian(mul(x, scale), [&](const Tensor& at) {
+        return root.conv.forward(graph, at, Mode::eval());
+      })));
+
+    if (norm == AttentionNorm::lipschitz) {
+      // The certificate: every node's map from its closed neighbourhood has a constant of at most
+      // e^(1 / kappa) / sqrt(size) + 2 / kappa, and a node is in at most `most` neighbourhoods.
+      std::vector<std::int64_t> size(n, 1), inside(n, 1);
+      const std::int64_t* offsets = graph.pattern().offsets().data<std::int64_t>();
+      const std::int32_t* source = graph.pattern().columns().data<std::int32_t>();
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t e = offsets[i]; e < offsets[i + 1]; ++e)
+          if (source[e] != i) ++size[i], ++inside[source[e]];
+      double constant = 0;
+      for (std::int64_t i = 0; i < n; ++i)
+        constant = std::max(constant, std::exp(0.25) / std::sqrt(double(size[i])) + 2.0 / 4);
+      constant *= std::sqrt(double(*std::max_element(inside.begin(), inside.end())));
+      constant *= spectral_norm(root.conv.lin.weight);
+      for (const double norm_at : measured) CHECK(norm_at <= constant);
+    }
+    return measured;
+  };
+  for (const AttentionNorm norm : norms) {
+    const std::vector<double> bounded = norms_of(norm);
+    MESSAGE("Jacobian norm with inputs times 0.1, 1, 10, 100: ", bounded[0], ", ", bounded[1], ", ",
+            bounded[2], ", ", bounded[3]);
+    for (const double value : bounded) CHECK(value == doctest::Approx(bounded[0]).epsilon(1e-6));
+  }
+  const std::vector<double> plain = norms_of(AttentionNorm::none);
+  MESSAGE("and without the norm: ", plain[0], ", ", plain[1], ", ", plain[2], ", ", plain[3]);
+  CHECK(plain[3] > 2 * plain[0]);
+  CHECK(plain[2] > plain[1]);
+}
+
+TEST_CASE("LipschitzNorm: features of zero, and options out of range") {
+  const Graph graph = random_graph(6, 12);
+  Generator rng{2};
+  const Tensor a = randn({2, 3}, f64, rng);
+  for (const AttentionNorm norm : norms) {
+    Tape tape;
+    const Tensor z = tape.watch(zeros({6, 6}, f64)), src = tape.watch(a), dst = tape.watch(a);
+    const Tensor y = gat_attention(graph, z, src, dst, {}, {.norm = norm}, Mode::eval());
+    for (std::int64_t i = 0; i < y.numel(); ++i) CHECK(y.data<double>()[i] == 0);
+    for (const Tensor& g : tape.grad(y, {z, src, dst}, ones(y.shape(), f64)))
+      for (std::int64_t i = 0; i < g.numel(); ++i) CHECK(std::isfinite(g.data<double>()[i]));
+  }
+  const Tensor z = randn({6, 6}, f64, rng);
+  for (const double kappa : {0.0, -1.0, std::nan("")})
+    CHECK_THROWS_AS(gat_attention(graph, z, a, a, {},
+                                  {.norm = AttentionNorm::lipschitz, .kappa = kappa}, Mode::eval()),
+                    Error);
+}
+
+}  // namespace lipgrad
