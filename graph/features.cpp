@@ -1,5 +1,6 @@
 #include <lipgrad/graph/features.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -57,6 +58,29 @@ Features row_normalize(const Features& features) {
           y[k] = sum > 0 ? static_cast<T>(static_cast<double>(x[k]) / sum) : x[k];
       }
     });
+  });
+  if (sparse) return Features(features.sparse().with_values(std::move(to)));
+  return Features(std::move(to));
+}
+
+Features zero_rows(const Features& features, const Tensor& nodes) {
+  LIPGRAD_CHECK(nodes.defined() && nodes.dtype() == i64 && nodes.rank() == 1,
+                "zero_rows: node ids must be i64 of rank 1, got {}", nodes.str());
+  const bool sparse = features.is_sparse();
+  Tensor to = (sparse ? features.sparse().values() : features.dense()).clone();
+  const std::int64_t *id = nodes.data<std::int64_t>(),
+                     *offset = sparse ? features.sparse().pattern().offsets().data<std::int64_t>()
+                                      : nullptr;
+  visit_float("zero_rows", to.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* y = to.mutable_data<T>();
+    for (std::int64_t k = 0; k < nodes.numel(); ++k) {
+      LIPGRAD_CHECK(id[k] >= 0 && id[k] < features.rows(), "zero_rows: node {} of {}", id[k],
+                    features.rows());
+      const std::int64_t first = sparse ? offset[id[k]] : id[k] * features.cols();
+      const std::int64_t last = sparse ? offset[id[k] + 1] : first + features.cols();
+      std::fill(y + first, y + last, T(0));
+    }
   });
   if (sparse) return Features(features.sparse().with_values(std::move(to)));
   return Features(std::move(to));

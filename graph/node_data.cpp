@@ -61,4 +61,23 @@ void random_split(NodeData& data, std::int64_t train_per_class, std::int64_t val
   }
 }
 
+std::int64_t hide_features(NodeData& data, double percent, Generator& rng) {
+  LIPGRAD_CHECK(percent >= 0 && percent <= 100,
+                "hide_features: the percentage must be from 0 to 100, got {}", percent);
+  const std::int64_t nodes = data.graph.num_nodes();
+  std::vector<bool> trained(static_cast<std::size_t>(nodes));
+  for (std::int64_t i = 0; i < data.train.numel(); ++i)
+    trained[static_cast<std::size_t>(data.train.data<std::int64_t>()[i])] = true;
+  const Tensor order = rand_permutation(nodes, rng);
+  const std::int64_t count =
+      static_cast<std::int64_t>(percent / 100 * static_cast<double>(nodes - data.train.numel()));
+  std::vector<std::int64_t> hidden;
+  for (std::int64_t i = 0; static_cast<std::int64_t>(hidden.size()) < count; ++i) {
+    const std::int64_t node = order.data<std::int64_t>()[i];
+    if (!trained[static_cast<std::size_t>(node)]) hidden.push_back(node);
+  }
+  data.features = zero_rows(data.features, from_vector({count}, hidden));
+  return count;
+}
+
 }  // namespace lipgrad

@@ -32,4 +32,10 @@ void check_node_data(const NodeData& data);
 void random_split(NodeData& data, std::int64_t train_per_class, std::int64_t val_per_class,
                   Generator& rng);
 
+// The missing-vector setting (Zhao, Akoglu: PairNorm, ICLR 2020; in the form of Dasoulas et al.,
+// ICML 2021, whose test nodes stay the split's): sets the features of `percent` % of the nodes
+// outside the training set to zero, chosen at random, the number rounded down. Returns how many.
+// Error unless percent is from 0 to 100.
+std::int64_t hide_features(NodeData& data, double percent, Generator& rng);
+
 }  // namespace lipgrad

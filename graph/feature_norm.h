@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <lipgrad/core/module.h>
+#include <lipgrad/graph/graph_layer_norm.h>
+#include <lipgrad/ops/layers.h>
+
+namespace lipgrad {
+
+// Norms of the features of a graph's nodes, by what divides them and what is subtracted.
+enum class FeatureNormKind : std::uint8_t {
+  none,
+  pair_norm,         // see pair_norm.h
+  pair_norm_si,      // its variant that scales each node by itself
+  pair_norm_scs,     // its variant that scales and centres at once
+  layer_norm,        // of each node
+  graph_layer_norm,  // over all nodes of the graph together
+  center_norm,       // of each node: centred only, a linear map
+};
+
+struct FeatureNormOptions {
+  FeatureNormKind kind = FeatureNormKind::none;
+  double scale = 1;  // of PairNorm
+  DType dtype = f32;
+};
+
+// One of these norms for x (N, features). LayerNorm and CenterNorm have their parameters, "weight"
+// and "bias" below the name of the kind; PairNorm has none.
+class FeatureNorm : public Module {
+ public:
+  FeatureNorm(Module& parent, std::string name, std::int64_t features,
+              const FeatureNormOptions& options);
+
+  Tensor forward(const Tensor& x) const;
+
+  const FeatureNormOptions& options() const { return options_; }
+
+  std::optional<LayerNorm> layer_norm;
+  std::optional<GraphLayerNorm> graph_layer_norm;
+  std::optional<CenterNorm> center_norm;
+
+ private:
+  FeatureNormOptions options_;
+};
+
+}  // namespace lipgrad
