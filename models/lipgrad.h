@@ -24,6 +24,7 @@
 #include <lipgrad/core/tensor.h>
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/datasets.h>
+#include <lipgrad/graph/feature_norm.h>
 #include <lipgrad/graph/features.h>
 #include <lipgrad/graph/gat_attention.h>
 #include <lipgrad/graph/gat_conv.h>

@@ -92,6 +92,25 @@ void add_gat(Catalogue& c) {
                 {.self_loops = false});
   add_attention(c, "empty", graph_of(0, 0), 2, 3, {}, true, {.zero_gradient = true});
   add_attention(c, "large", graph_of(300, 2000), 4, 8, {});
+  for (const AttentionNorm norm : {AttentionNorm::lipschitz, AttentionNorm::lipschitz_reference}) {
+    const bool reference = norm == AttentionNorm::lipschitz_reference;
+    const auto kind = [&](const char* what) {
+      return (reference ? "lipschitz reference, " : "lipschitz, ") + std::string(what);
+    };
+    // A small kappa, so that the scores matter, and an eps that finite differences can see.
+    const GatAttentionOptions plain{.norm = norm, .kappa = 0.5, .eps = 1e-2};
+    GatAttentionOptions dropped = plain, bare = plain, averaged = plain;
+    dropped.dropout = 0.4;
+    bare.self_loops = false;
+    averaged.mean_heads = true;
+    add_attention(c, reference ? "lipschitz reference" : "lipschitz", graph_of(9, 20), 2, 3, plain);
+    add_attention(c, kind("dropout, four heads").c_str(), graph_of(9, 30), 4, 8, dropped);
+    add_attention(c, kind("mean of heads").c_str(), graph_of(9, 20), 3, 5, averaged);
+    add_attention(c, kind("no self-loops").c_str(), graph_of(9, 12), 1, 7, bare, false);
+    add_attention(c, kind("large").c_str(), graph_of(300, 2000), 4, 8, plain);
+    add_attention(c, kind("empty").c_str(), graph_of(0, 0), 2, 3, plain, true,
+                  {.zero_gradient = true});
+  }
 
   const Graph graph = graph_of(9, 20);
   add_module<OneConv>(
@@ -101,17 +120,40 @@ void add_gat(Catalogue& c) {
             GatConvOptions{.in = 4, .out = 3, .heads = 2, .dtype = f64});
       },
       4, [=](OneConv& m, const Tensor& x) { return m.conv.forward(graph, x, Mode::eval()); });
-  add_module<Gat>(
-      c, "Gat", "normal",
+  add_module<OneConv>(
+      c, "GatConv", "identity map, LipschitzNorm",
       [] {
-        return std::make_shared<Gat>(GatOptions{
-            .in = 4, .out = 3, .layers = 3, .heads = 2, .hidden = 3, .dropout = 0.3, .dtype = f64});
+        return std::make_shared<OneConv>(GatConvOptions{.in = 6,
+                                                        .out = 3,
+                                                        .heads = 2,
+                                                        .attention_norm = AttentionNorm::lipschitz,
+                                                        .identity_map = 0.3,
+                                                        .dtype = f64});
       },
-      4,
-      [=](Gat& m, const Tensor& x) {
-        Generator rng{11};
-        return m.forward(graph, x, Mode::train(rng));
-      });
+      6, [=](OneConv& m, const Tensor& x) { return m.conv.forward(graph, x, Mode::eval()); });
+
+  GatOptions options{
+      .in = 4, .out = 3, .layers = 3, .heads = 2, .hidden = 3, .dropout = 0.3, .dtype = f64};
+  const auto add_gat_model = [&](const char* kind) {
+    add_module<Gat>(
+        c, "Gat", kind, [options] { return std::make_shared<Gat>(options); }, 4,
+        [=](Gat& m, const Tensor& x) {
+          Generator rng{11};
+          return m.forward(graph, x, Mode::train(rng));
+        });
+  };
+  add_gat_model("normal");
+  options.linear_ends = true;
+  options.norm = FeatureNormKind::pair_norm;
+  options.residual = Residual::plain;
+  add_gat_model("linear ends, PairNorm, plain residual");
+  options.norm = FeatureNormKind::center_norm;
+  options.residual = Residual::damped;
+  options.attention_norm = AttentionNorm::lipschitz;
+  options.initial_residual = 0.2;
+  options.identity_map = 0.5;
+  options.input_activation = options.last_activation = options.spectral_init = true;
+  add_gat_model("all at once");
 }
 
 }  // namespace lipgrad::catalogue
