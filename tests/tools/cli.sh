@@ -3,7 +3,7 @@
 # files that were there stay as they were.
 . "$(dirname "$0")/../support/program.sh"
 
-quick=(train gat --data cora --quiet)
+quick=(train gat --preset standard --data cora --quiet)
 short=("${quick[@]}" --epochs 3)
 
 works "cli: --version" --version
@@ -138,7 +138,7 @@ fi
 set -m  # else bash would have the program ignore SIGINT from the start
 for signal in INT TERM; do
   folder=stopped$signal
-  "$lipgrad" train gat --data cora --epochs 100000000 --out $folder --quiet >out 2>err </dev/null &
+  "$lipgrad" train gat --preset standard --data cora --epochs 100000000 --out $folder --quiet >out 2>err </dev/null &
   program=$!
   for ((tenths = 0; tenths < 600; ++tenths)); do  # until it has trained an epoch
     { [[ -s $folder/metrics.jsonl ]] || ! kill -0 $program 2>/dev/null; } && break
@@ -154,6 +154,6 @@ for signal in INT TERM; do
     continue
   fi
   epochs=$(grep -oE 'after epoch [0-9]+' err | grep -oE '[0-9]+')
-  works "cli: goes on after SIG$signal" train gat --data cora --epochs $((epochs + 2)) \
+  works "cli: goes on after SIG$signal" train gat --preset standard --data cora --epochs $((epochs + 2)) \
     --out $folder --resume --quiet
 done

@@ -35,7 +35,7 @@ shows "inspect: the golden file's tensors" \
 holds "inspect: --json" v1.json '"config":{"model":"golden"}' '"format":1' '"next_draw":77' '"optimizer":{"kind":"adam"' \
   '"totals":{"buffers":{"bytes":13,"elements":6,"tensors":2}' '"metadata":{"dataset":"cora"}' '"shape":[2,3]'
 
-works "inspect: trains" train gat --data cora --quiet --epochs 3 --out run
+works "inspect: trains" train gat --preset standard --data cora --quiet --epochs 3 --out run
 for file in last best; do works "inspect: $file.lip of a run" inspect run/$file.lip; done
 works "inspect: last.lip again" inspect run/last.lip
 shows "inspect: a run's results" '^best_epoch +[0-9]+$' '^best_metrics +.*valid_accuracy 0?\.?[0-9]' '^last_metrics ' '"hidden": 8'

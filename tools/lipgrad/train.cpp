@@ -1,25 +1,28 @@
+#include <sys/resource.h>
+
 #include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/log.h>
 #include <lipgrad/core/memory.h>
-#include <lipgrad/graph/datasets.h>
-#include <lipgrad/models/gat.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/models/trainer.h>
 #include <lipgrad/ops/optimizers.h>
+#include <lipgrad/ops/schedules.h>
 
 #include "lipgrad/commands.h"
+#include "lipgrad/gat_settings.h"
+#include "lipgrad/results.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -27,11 +30,9 @@ namespace {
 using Json = nlohmann::json;
 
 struct Options {
-  std::string data = "cora", features = "auto", select = "accuracy", out, json;
-  GatOptions model;
-  double lr = 5e-3, weight_decay = 5e-4;
-  std::int64_t epochs = 200, patience = 0, runs = 1, checkpoint_every = 20;
-  std::uint64_t seed = 0;
+  GatSettings settings;
+  std::string preset = "paper", config, out, json;
+  std::int64_t runs = 1, checkpoint_every = 20, log_gradients = 0;
   bool resume = false, quiet = false;
 };
 
@@ -49,22 +50,24 @@ Selection selection(const std::string& name) {
                             : Selection::last;
 }
 
-Json config_of(const Options& o, const NodeData& data, std::uint64_t seed) {
-  return {{"model", "gat"},
-          {"data", data.name},
-          {"features", data.features.is_sparse() ? "sparse" : "dense"},
-          {"layers", o.model.layers},
-          {"heads", o.model.heads},
-          {"hidden", o.model.hidden},
-          {"out_heads", o.model.out_heads},
-          {"dropout", o.model.dropout},
-          {"attention_dropout", o.model.attention_dropout},
-          {"negative_slope", o.model.negative_slope},
-          {"optimizer", "adam"},
-          {"lr", o.lr},
-          {"weight_decay", o.weight_decay},
-          {"select", o.select},
-          {"seed", seed}};
+// Everything that decides what a run comes to. How long it is decides only with a cosine.
+Json config_of(const CLI::App& command, const GatSettings& settings, std::uint64_t seed) {
+  Json config = {{"model", "gat"}};
+  for (const char* group : {data_group, model_group, training_group})
+    config.update(to_json(command, group));
+  config["seed"] = seed;
+  config["epochs"] = settings.num_epochs();
+  if (settings.missing > 0) config["missing-seed"] = settings.missing_seed.value_or(settings.seed);
+  return config;
+}
+
+std::unique_ptr<Schedule> make_schedule(const GatSettings& settings, Optimizer& optimizer) {
+  if (settings.schedule == "plateau")
+    return std::make_unique<ReduceOnPlateau>(optimizer, ReduceOnPlateauOptions{});
+  if (settings.schedule == "cosine")
+    return std::make_unique<LrSchedule>(
+        optimizer, cosine_decay({.steps = std::max<std::int64_t>(1, settings.num_epochs())}));
+  return nullptr;
 }
 
 struct Run {
@@ -72,28 +75,31 @@ struct Run {
   TrainResult result;
 };
 
-Run train_once(const Options& o, const NodeData& data, std::int64_t run) {
-  const std::uint64_t seed = o.seed + static_cast<std::uint64_t>(run);
-  GatOptions model_options = o.model;
-  model_options.in = data.features.cols();
-  model_options.out = data.num_classes;
-  Gat model(model_options);
+Run train_once(const CLI::App& command, const Options& o, const NodeData& data, std::int64_t run) {
+  const GatSettings& s = o.settings;
+  const std::uint64_t seed = s.seed + static_cast<std::uint64_t>(run);
+  const std::unique_ptr<Gat> model = make_gat(s, data);
   Generator rng(seed);
-  model.initialize(rng);
-  Adam optimizer(model, {.lr = o.lr, .weight_decay = o.weight_decay});
+  model->initialize(rng);
+  Adam optimizer(*model,
+                 {.lr = s.lr, .weight_decay = s.weight_decay, .groups = gat_groups(s.groups)});
+  const std::unique_ptr<Schedule> schedule = make_schedule(s, optimizer);
   TrainOptions options;
-  options.epochs = o.epochs;
-  options.select = selection(o.select);
-  options.patience = o.patience;
+  options.epochs = s.num_epochs();
+  options.select = selection(s.select);
+  options.patience = s.patience;
   if (!o.out.empty())
     options.out =
         o.runs == 1 ? o.out : (std::filesystem::path(o.out) / fmt::format("run{}", run)).string();
   options.resume = o.resume;
   options.checkpoint_every = o.checkpoint_every;
-  options.config = config_of(o, data, seed).dump();
+  options.log_gradients_every = o.log_gradients;
+  Json config = config_of(command, s, seed);
+  if (s.schedule != "cosine") config.erase("epochs");
+  options.config = config.dump();
   options.progress = !o.quiet;
   options.interrupted = [] { return stop_asked.load(); };
-  return {seed, train(node_classification(model, data), optimizer, nullptr, rng, options)};
+  return {seed, train(node_classification(*model, data), optimizer, schedule.get(), rng, options)};
 }
 
 // Mean and sample standard deviation.
@@ -104,32 +110,53 @@ std::pair<double, double> mean_and_std(const std::vector<double>& values) {
   return {mean, values.size() > 1 ? std::sqrt(square / static_cast<double>(values.size() - 1)) : 0};
 }
 
-int run(const Options& o) {
+double find(const std::vector<Metric>& metrics, const char* name) {
+  for (const Metric& metric : metrics)
+    if (metric.name == name) return metric.value;
+  return NAN;
+}
+
+void describe(const NodeData& data, const GatSettings& settings) {
+  std::string text = fmt::format(
+      "{}: {} nodes, {} edges, {} {} features, {} classes; {} training, {} validation, {} test "
+      "nodes\n",
+      data.name, data.graph.num_nodes(), data.graph.num_edges(), data.features.cols(),
+      data.features.is_sparse() ? "sparse" : "dense", data.num_classes, data.train.numel(),
+      data.val.numel(), data.test.numel());
+  if (settings.missing > 0)
+    text += fmt::format("features of {:g} % of the nodes outside the training set are missing\n",
+                        settings.missing);
+  std::fputs(text.c_str(), stderr);
+}
+
+// Fills in what the command line left open: the file of settings, then the preset.
+void complete(CLI::App& command, Options& o) {
+  if (!o.config.empty()) fill(command, read_settings(o.config), o.config);
+  const std::string where = "preset " + o.preset;
+  const CLI::Option* layers = command.get_option("--layers");
+  fill(command,
+       preset(o.preset, layers->count() > 0 ? std::optional(o.settings.model.layers) : std::nullopt,
+              o.settings.data),
+       where);
+}
+
+int run(CLI::App& command, Options& o) {
+  complete(command, o);
+  const GatSettings& s = o.settings;
   if (o.resume && o.out.empty())
     throw Error("train: --resume needs --out DIR, the directory of the run to continue");
-  NodeDataOptions data_options;
-  if (o.features != "auto") data_options.sparse_features = o.features == "sparse";
-  const NodeData data = load_node_data(o.data, data_options);
-  if (!o.quiet)
-    std::fprintf(
-        stderr,
-        "%s: %lld nodes, %lld edges, %lld %s features, %lld classes; %lld training, %lld "
-        "validation, %lld test nodes\n",
-        data.name.c_str(), static_cast<long long>(data.graph.num_nodes()),
-        static_cast<long long>(data.graph.num_edges()),
-        static_cast<long long>(data.features.cols()),
-        data.features.is_sparse() ? "sparse" : "dense", static_cast<long long>(data.num_classes),
-        static_cast<long long>(data.train.numel()), static_cast<long long>(data.val.numel()),
-        static_cast<long long>(data.test.numel()));
+  if (!o.json.empty()) check_writable(o.json);
+  const NodeData data = load(s);
+  if (!o.quiet) describe(data, s);
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
 
   Table table({"seed", "epochs", "best epoch", "valid", "test", "test at the end", "ms an epoch"});
-  std::vector<double> tests, lasts;
-  Json json = {
-      {"config", config_of(o, data, o.seed)}, {"epochs", o.epochs}, {"runs", Json::array()}};
+  std::vector<double> tests, lasts, seconds;
+  Json json = {{"config", config_of(command, s, s.seed)}, {"runs", Json::array()}};
+  const auto percent = [](double x) { return fmt::format("{:.1f} %", 100 * x); };
   for (std::int64_t i = 0; i < o.runs; ++i) {
-    const Run one = train_once(o, data, i);
+    const Run one = train_once(command, o, data, i);
     const TrainResult& r = one.result;
     if (r.interrupted) {
       std::fprintf(stderr, "stopped after epoch %lld", static_cast<long long>(r.epochs));
@@ -138,39 +165,38 @@ int run(const Options& o) {
       std::fprintf(stderr, "\n");
       return interrupted;
     }
-    double test = NAN, last = NAN, valid = NAN;
-    if (r.best_epoch > 0) {
-      test = r.at_best("test_accuracy");
-      valid = r.at_best("valid_accuracy");
-      for (const Metric& m : r.last)
-        if (m.name == "test_accuracy") last = m.value;
-    }
-    tests.push_back(test);
-    lasts.push_back(last);
+    const double valid = find(r.best, "valid_accuracy");
+    tests.push_back(find(r.best, "test_accuracy"));
+    lasts.push_back(find(r.last, "test_accuracy"));
+    seconds.push_back(r.seconds_per_epoch);
     table.add_row({std::to_string(one.seed), std::to_string(r.epochs), std::to_string(r.best_epoch),
-                   fmt::format("{:.1f} %", 100 * valid), fmt::format("{:.1f} %", 100 * test),
-                   fmt::format("{:.1f} %", 100 * last),
+                   percent(valid), percent(tests.back()), percent(lasts.back()),
                    fmt::format("{:.2f}", 1e3 * r.seconds_per_epoch)});
     json["runs"].push_back({{"seed", one.seed},
                             {"epochs", r.epochs},
                             {"best_epoch", r.best_epoch},
                             {"valid_accuracy", valid},
-                            {"test_accuracy", test},
-                            {"test_accuracy_last", last},
+                            {"test_accuracy", tests.back()},
+                            {"test_accuracy_last", lasts.back()},
+                            {"train_accuracy_last", find(r.last, "train_accuracy")},
                             {"seconds_per_epoch", r.seconds_per_epoch}});
   }
   const auto [mean, deviation] = mean_and_std(tests);
+  const double last_mean = mean_and_std(lasts).first;
   std::fputs(table.str().c_str(), stdout);
   if (o.runs > 1)
     std::printf("\ntest accuracy over %lld seeds: %.2f %% +- %.2f (last epoch: %.2f %%)\n",
-                static_cast<long long>(o.runs), 100 * mean, 100 * deviation,
-                100 * mean_and_std(lasts).first);
+                static_cast<long long>(o.runs), 100 * mean, 100 * deviation, 100 * last_mean);
   if (!o.json.empty()) {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
     json["test_accuracy_mean"] = mean;
     json["test_accuracy_std"] = deviation;
+    json["test_accuracy_last_mean"] = last_mean;
+    json["seconds_per_epoch"] = median(seconds);
     json["peak_tensor_bytes"] = memory::counters().peak;
-    const std::string text = json.dump(2) + "\n";
-    write_file(o.json, std::as_bytes(std::span(text.data(), text.size())));
+    json["peak_memory_bytes"] = std::int64_t{usage.ru_maxrss} * 1024;
+    write_json(o.json, json);
   }
   return success;
 }
@@ -183,45 +209,27 @@ void add_train(CLI::App& app, int& exit) {
   train->require_subcommand(1);
   CLI::App* gat = train->add_subcommand("gat", "Graph attention network for node classification");
   gat->option_defaults()->always_capture_default();
-  gat->add_option("--data", o->data, "Data set: a name, 'generated', or a .npz file");
-  gat->add_option("--features", o->features, "How node features are kept")
-      ->check(CLI::IsMember({"auto", "dense", "sparse"}));
-  gat->add_option("--layers", o->model.layers, "Attention layers")->check(CLI::Range(1, 1000));
-  gat->add_option("--heads", o->model.heads, "Heads of every layer but the last")
-      ->check(CLI::Range(1, 1024));
-  gat->add_option("--out-heads", o->model.out_heads, "Heads of the last layer, which are averaged")
-      ->check(CLI::Range(1, 1024));
-  gat->add_option("--hidden", o->model.hidden, "Features a head")->check(CLI::Range(1, 1 << 16));
-  gat->add_option("--dropout", o->model.dropout, "Dropout on features")
-      ->check(CLI::Range(0.0, 1.0));
-  gat->add_option("--attention-dropout", o->model.attention_dropout, "Dropout on attention weights")
-      ->check(CLI::Range(0.0, 1.0));
-  gat->add_option("--negative-slope", o->model.negative_slope, "Slope of LeakyReLU in the scores");
-  gat->add_option("--lr", o->lr, "Learning rate of Adam")->check(CLI::NonNegativeNumber);
-  gat->add_option("--weight-decay", o->weight_decay, "L2 penalty, added to the gradient")
-      ->check(CLI::NonNegativeNumber);
-  gat->add_option("--epochs", o->epochs, "Epochs")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  gat->add_option("--patience", o->patience,
-                  "Stop after so many epochs without a better one; 0: never")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  gat->add_option("--select", o->select,
-                  "Which epoch's weights count: best validation accuracy, lowest validation loss, "
-                  "or the last")
-      ->check(CLI::IsMember({"accuracy", "loss", "last"}));
-  gat->add_option("--seed", o->seed, "Seed of the first run; run r uses seed + r")
-      ->check(CLI::NonNegativeNumber);
+  gat->add_option("--preset", o->preset, "Settings that go together, see below")
+      ->check(CLI::IsMember(preset_names()));
+  gat->add_option("--config", o->config,
+                  "TOML file of settings, by the names of these options: layers = 30");
+  add_gat_settings(*gat, o->settings);
+  gat->option_defaults()->group("Runs and results");
   gat->add_option("--runs", o->runs, "Runs, each with its own seed")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
   gat->add_option("--out", o->out,
-                  "Directory for checkpoints and metrics.jsonl (run0, run1, ... below it if there "
-                  "are several)");
+                  "Directory for checkpoints, metrics.jsonl and TensorBoard's events (run0, run1, "
+                  "... below it if there are several)");
   gat->add_option("--checkpoint-every", o->checkpoint_every, "Epochs between checkpoints")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  gat->add_option("--log-gradients", o->log_gradients,
+                  "Log the norm of every parameter's gradient every so many epochs; 0: never")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   gat->add_flag("--resume", o->resume, "Continue the run in --out where it stopped");
   gat->add_option("--json", o->json, "Also write the results to this file");
   gat->add_flag("--quiet", o->quiet, "No progress");
-  gat->callback([o, &exit] { exit = run(*o); });
+  gat->footer(describe_presets());
+  gat->callback([o, gat, &exit] { exit = run(*gat, *o); });
 }
 
 }  // namespace lipgrad::cli

@@ -1,0 +1,71 @@
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <lipgrad/core/checkpoint.h>
+#include <lipgrad/core/error.h>
+#include <lipgrad/core/file.h>
+#include <lipgrad/core/log.h>
+#include <lipgrad/models/node_classification.h>
+
+#include "lipgrad/commands.h"
+#include "lipgrad/gat_settings.h"
+#include "lipgrad/results.h"
+
+namespace lipgrad::cli {
+namespace {
+
+struct Options {
+  std::string checkpoint, data, json;
+};
+
+// The settings that the checkpoint was trained with.
+GatSettings settings_of(const std::string& path) {
+  const auto config =
+      nlohmann::json::parse(read_checkpoint_info(path).config, nullptr, /*exceptions=*/false);
+  if (!config.is_object() || config.value("model", nlohmann::json()) != "gat")
+    throw Error(path + ": not a checkpoint of `lipgrad train`: it does not say which model it is");
+  GatSettings settings;
+  CLI::App command("", "gat");
+  add_gat_settings(command, settings);
+  Settings given = from_json(config, path);
+  std::erase_if(given, [](const auto& setting) { return setting.first == "model"; });
+  fill(command, given, path);
+  return settings;
+}
+
+int run(const Options& o) {
+  GatSettings settings = settings_of(o.checkpoint);
+  if (!o.data.empty()) settings.data = o.data;
+  if (!o.json.empty()) check_writable(o.json);
+  const NodeData data = load(settings);
+  const std::unique_ptr<Gat> model = make_gat(settings, data);
+  load_checkpoint(o.checkpoint, *model);
+  const std::vector<Metric> metrics = node_classification(*model, data).evaluate();
+  Table table({"measure", "value"});
+  nlohmann::json json = {{"checkpoint", o.checkpoint}, {"data", data.name}};
+  for (const Metric& metric : metrics) {
+    const bool share = metric.name.ends_with("accuracy");
+    table.add_row({metric.name, share ? fmt::format("{:.1f} %", 100 * metric.value)
+                                      : fmt::format("{:.4g}", metric.value)});
+    json[metric.name] = metric.value;
+  }
+  std::fputs(table.str().c_str(), stdout);
+  if (!o.json.empty()) write_json(o.json, json);
+  return success;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app, int& exit) {
+  auto o = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("eval", "Measure a checkpoint of `lipgrad train` on its data set");
+  command->add_option("checkpoint", o->checkpoint, "A .lip file, such as best.lip")->required();
+  command->add_option("--data", o->data, "Another data set: a name, 'generated', or a .npz file");
+  command->add_option("--json", o->json, "Also write the results to this file");
+  command->callback([o, &exit] { exit = run(*o); });
+}
+
+}  // namespace lipgrad::cli
