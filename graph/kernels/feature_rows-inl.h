@@ -244,7 +244,7 @@ HWY_INLINE RowVec<T> product_lanes(const T* a, const T* b, int64_t features) {
   const int64_t lanes = row_lanes<T>();
   if constexpr (kVectors > 0) {
     auto sum = hn::Mul(hn::LoadU(d, a), hn::LoadU(d, b));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 1; v < kVectors; ++v) {
       sum = hn::MulAdd(hn::LoadU(d, a + v * lanes), hn::LoadU(d, b + v * lanes), sum);
     }
@@ -327,6 +327,7 @@ void row_dots(int64_t count, const int32_t* index, Rows<T> rows, const T* own, i
       if (heads == 1) return LIPGRAD_DOTS(1, 0);
       if (heads == 2) return LIPGRAD_DOTS(2, 0);
       if (heads == 4 && features == 32) return LIPGRAD_DOTS(4, 4);
+      if (heads == 4 && features == 64) return LIPGRAD_DOTS(4, 8);
       if (heads == 4) return LIPGRAD_DOTS(4, 0);
       if (heads % 8 == 0 && features == 8) return LIPGRAD_DOTS(0, 1);
       if (heads % 8 == 0) return LIPGRAD_DOTS(0, 0);

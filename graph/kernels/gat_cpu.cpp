@@ -90,6 +90,8 @@ class Forward {
         group_(layout, 3, 2 * layout.stride),
         acc_(static_cast<std::size_t>(heads_ * features_)) {}
 
+  void begin(std::int64_t) {}
+
   void row(std::int64_t i) {
     const std::int64_t begin = a_.graph.offsets[i], end = a_.graph.offsets[i + 1];
     if (!group_.has_room(end - begin)) finish();
@@ -276,7 +278,7 @@ void forward(const ForwardArgs<T>& a) {
   const EdgeLayout layout = EdgeLayout::of<T>(a.form.heads);
   const std::vector<Tile> tiles = make_tiles<T>(a.form.heads, a.form.features);
   const RowBlocks blocks(a.graph.targets, a.graph.offsets, gat_grain(width));
-  const auto hubs = blocks.run([&](std::int64_t) { return Forward<T>(a, layout, tiles); });
+  const auto hubs = blocks.run([&] { return Forward<T>(a, layout, tiles); });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.offsets[row], end = a.graph.offsets[row + 1];
     const std::int64_t pieces = blocks.pieces(row), grain = blocks.grain();

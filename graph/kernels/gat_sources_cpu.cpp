@@ -50,7 +50,7 @@ class SourcePass {
   static constexpr std::int64_t kSums = 2;
 
   SourcePass(const BackwardArgs<T>& args, const EdgeLayout& layout, const std::vector<Tile>& tiles,
-             T* a_parts)
+             T* a_parts)  // (blocks, 2, H, D)
       : a_(args),
         heads_(args.form.heads),
         features_(args.form.features),
@@ -61,6 +61,8 @@ class SourcePass {
         group_(layout, 7, 0),
         zeros_(static_cast<std::size_t>(layout.stride)),
         sum_(static_cast<std::size_t>(kSums * layout.stride)) {}
+
+  void begin(std::int64_t block) { a_part_ = a_parts_ + block * 2 * heads_ * features_; }
 
   void row(std::int64_t j) {
     const std::int64_t begin = a_.graph.reverse_offsets[j], end = a_.graph.reverse_offsets[j + 1];
@@ -108,7 +110,7 @@ class SourcePass {
     const std::int64_t width = heads_ * features_;
     const T* z = a_.z + j * width;
     T* grad_z = a_.grad_z + j * width;
-    T *part_src = a_parts_, *part_dst = a_parts_ + width;
+    T *part_src = a_part_, *part_dst = a_part_ + width;
     const RowTag<T> d;
     for (std::int64_t h = 0, at = 0; h < heads_; ++h, at += features_) {
       const auto src = hn::Set(d, sum[h]), dst = hn::Set(d, ds_dst != nullptr ? ds_dst[h] : T(0));
@@ -244,7 +246,7 @@ class SourcePass {
   const EdgeLayout& layout_;
   const std::vector<Tile>& tiles_;
   Cotangent<T> g_;
-  T* a_parts_;
+  T *a_parts_, *a_part_ = nullptr;
   EdgeGroup<T> group_;
   std::vector<T> zeros_, sum_;
 };
@@ -257,15 +259,12 @@ void sources(const BackwardArgs<T>& a) {
   const RowBlocks blocks(a.graph.sources, a.graph.reverse_offsets, gat_grain(width));
   const std::int64_t parts = blocks.blocks() + 1;  // one more for the hubs
   std::vector<T> a_parts(static_cast<std::size_t>(parts * 2 * width));
-  const auto hubs = blocks.run([&](std::int64_t b) {
-    return SourcePass<T>(a, layout, tiles, a_parts.data() + b * 2 * width);
-  });
+  const auto hubs = blocks.run([&] { return SourcePass<T>(a, layout, tiles, a_parts.data()); });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.reverse_offsets[row], end = a.graph.reverse_offsets[row + 1];
     const std::int64_t pieces = blocks.pieces(row), own = SourcePass<T>::kSums * layout.stride,
                        size = own + width;
     std::vector<T> sums(static_cast<std::size_t>(pieces * size));
-    T* hub_part = a_parts.data() + blocks.blocks() * 2 * width;
     parallel_for(pieces, 1, [&](std::int64_t first, std::int64_t last) {
       SourcePass<T> pass(a, layout, tiles, nullptr);
       for (std::int64_t p = first; p < last; ++p) {
@@ -278,7 +277,9 @@ void sources(const BackwardArgs<T>& a) {
     for (std::int64_t p = 1; p < pieces; ++p) {
       for (std::int64_t l = 0; l < size; ++l) sums[l] += sums[p * size + l];
     }
-    SourcePass<T>(a, layout, tiles, hub_part).write(row, sums.data(), sums.data() + own);
+    SourcePass<T> pass(a, layout, tiles, a_parts.data());
+    pass.begin(blocks.blocks());
+    pass.write(row, sums.data(), sums.data() + own);
   }
   std::vector<T> total(static_cast<std::size_t>(2 * width));
   add_parts(parts, 2 * width, a_parts, total.data());

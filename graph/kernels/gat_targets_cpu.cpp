@@ -51,17 +51,22 @@ class TargetPass {
   // ds_dst[i], dL/dr / r and dL/dr r, the last two with a norm only.
   static constexpr std::int64_t kSums = 7;
 
-  TargetPass(const BackwardArgs<T>& args, const EdgeLayout& layout, T* bias_part)
+  // bias_parts (blocks, width), or null.
+  TargetPass(const BackwardArgs<T>& args, const EdgeLayout& layout, T* bias_parts)
       : a_(args),
         heads_(args.form.heads),
         features_(args.form.features),
         layout_(layout),
         g_(args.form, args.grad_out),
         rows_{args.z, heads_ * features_, features_},
-        bias_part_(bias_part),
+        bias_parts_(bias_parts),
         group_(layout, 6, 0),
         sums_(static_cast<std::size_t>(kSums * layout.stride)),
         buffer_(static_cast<std::size_t>(layout.stride)) {}
+
+  void begin(std::int64_t block) {
+    if (bias_parts_ != nullptr) bias_part_ = bias_parts_ + block * g_.rows.row;
+  }
 
   void row(std::int64_t i) {
     const std::int64_t begin = a_.graph.offsets[i], end = a_.graph.offsets[i + 1];
@@ -231,7 +236,7 @@ class TargetPass {
   const EdgeLayout& layout_;
   Cotangent<T> g_;
   Rows<T> rows_;
-  T* bias_part_;
+  T *bias_parts_, *bias_part_ = nullptr;
   EdgeGroup<T> group_;
   std::vector<T> sums_, buffer_;
 };
@@ -244,11 +249,8 @@ void targets(const BackwardArgs<T>& a) {
   // One more part for the hubs.
   const std::int64_t parts = blocks.blocks() + 1, width = Cotangent<T>(a.form, a.grad_out).rows.row;
   std::vector<T> bias(a.grad_bias != nullptr ? static_cast<std::size_t>(parts * width) : 0);
-  const auto bias_part = [&](std::int64_t b) {
-    return bias.empty() ? nullptr : bias.data() + b * width;
-  };
-  const auto hubs =
-      blocks.run([&](std::int64_t b) { return TargetPass<T>(a, layout, bias_part(b)); });
+  T* bias_parts = bias.empty() ? nullptr : bias.data();
+  const auto hubs = blocks.run([&] { return TargetPass<T>(a, layout, bias_parts); });
   for (const std::int64_t row : hubs) {
     const std::int64_t begin = a.graph.offsets[row], end = a.graph.offsets[row + 1];
     const std::int64_t pieces = blocks.pieces(row), size = TargetPass<T>::kSums * layout.stride;
@@ -264,7 +266,9 @@ void targets(const BackwardArgs<T>& a) {
     for (std::int64_t p = 1; p < pieces; ++p) {
       for (std::int64_t l = 0; l < size; ++l) sums[l] += sums[p * size + l];
     }
-    TargetPass<T>(a, layout, bias_part(blocks.blocks())).write(row, sums.data());
+    TargetPass<T> pass(a, layout, bias_parts);
+    pass.begin(blocks.blocks());
+    pass.write(row, sums.data());
   }
   if (a.grad_bias != nullptr) add_parts(parts, width, bias, a.grad_bias);
 }

@@ -29,15 +29,18 @@ class RowBlocks {
   // The number of pieces a hub is cut into; piece p is the edges from offset + p * grain() on.
   std::int64_t pieces(std::int64_t row) const { return (degree(row) + grain_ - 1) / grain_; }
 
-  // On all threads: for every block, `auto row = begin_block(block)` and row(r) for its rows but
-  // the hubs. Returns the hubs, in order.
+  // On all threads: with a pass of make_pass() for some blocks in turn, pass.begin(block),
+  // pass.row(r) for the block's rows but the hubs, and pass.finish(). Returns the hubs, in order.
   template <class F>
-  std::vector<std::int64_t> run(F&& begin_block) const {
+  std::vector<std::int64_t> run(F&& make_pass) const {
     std::vector<std::int64_t> hubs;
     std::mutex mutex;
-    parallel_for(blocks_, 1, [&](std::int64_t begin, std::int64_t end) {
+    // Making a pass allocates: some blocks share one.
+    const std::int64_t shared = std::max<std::int64_t>(1, blocks_ / 32);
+    parallel_for(blocks_, shared, [&](std::int64_t begin, std::int64_t end) {
+      auto pass = make_pass();
       for (std::int64_t block = begin; block < end; ++block) {
-        auto pass = begin_block(block);
+        pass.begin(block);
         for (std::int64_t r = first_row(block), last = first_row(block + 1); r < last; ++r) {
           if (degree(r) <= 2 * grain_) {
             pass.row(r);
