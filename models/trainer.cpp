@@ -84,7 +84,11 @@ std::string differences(const std::string& saved, const std::string& ours) {
   const Json a = Json::parse(saved, nullptr, false), b = Json::parse(ours, nullptr, false);
   std::string text;
   const auto add = [&](const std::string& key, const Json& was, const Json& is) {
-    text += fmt::format("{}{} was {}, is {}", text.empty() ? "" : "; ", key, was.dump(), is.dump());
+    // Of what a damaged file may hold only plain values are written out: nothing recurses.
+    const auto plain = [](const Json& x) {
+      return x.is_structured() ? "{...}" : x.dump(-1, ' ', false, Json::error_handler_t::replace);
+    };
+    text += fmt::format("{}{} was {}, is {}", text.empty() ? "" : "; ", key, plain(was), plain(is));
   };
   if (!a.is_object() || !b.is_object()) return "they cannot be compared";
   for (const auto& [key, value] : a.items())

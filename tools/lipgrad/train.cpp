@@ -96,7 +96,7 @@ Run train_once(const CLI::App& command, const Options& o, const NodeData& data, 
   options.log_gradients_every = o.log_gradients;
   Json config = config_of(command, s, seed);
   if (s.schedule != "cosine") config.erase("epochs");
-  options.config = config.dump();
+  options.config = config.dump(-1, ' ', false, Json::error_handler_t::replace);
   options.progress = !o.quiet;
   options.interrupted = [] { return stop_asked.load(); };
   return {seed, train(node_classification(*model, data), optimizer, schedule.get(), rng, options)};
