@@ -16,7 +16,11 @@ enum class AttentionNorm : std::uint8_t {
   // LipschitzNorm: the score of j -> i, head h, is divided by
   //   kappa |a_h| sqrt(|z[i,h]|^2 + max_k |z[k,h]|^2) + eps,   a_h = [a_src[h] | a_dst[h]],
   // the maximum over the sources k of the edges into i, the self-loop's included. With self-loops
-  // no score exceeds 1 / kappa, and scores stay the same when a or z is scaled.
+  // no score exceeds 1 / kappa, and scores stay the same when a or z is scaled. The map from z to
+  // the output then has a Lipschitz constant (l2 norm of all elements) of at most
+  //   sqrt(M) max_i (e^(1 / kappa) / sqrt(n_i) + 2 / kappa),
+  // n_i the size of node i's neighbourhood with itself, M the largest number of neighbourhoods that
+  // a node is in (no parallel edges): it does not grow with z, as that of plain attention does.
   lipschitz,
   // What the authors' code of 2022 computes, as a control: |z[j,h]|^2, of the edge's source, for
   // |z[i,h]|^2, and one |a| over all heads; without its fault of indexing in several heads.

@@ -9,8 +9,9 @@
 #include <csignal>
 #include <filesystem>
 #include <limits>
-#include <regex>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <lipgrad/core/error.h>
 #include <support/events.h>
@@ -101,10 +102,17 @@ TEST_CASE("events: names are TensorBoard's, and a new file is always the last on
     const EventWriter writer(dir.path(), fake);
     written.push_back(writer.path());
     const std::string name = std::filesystem::path(writer.path()).filename().string();
-    CHECK_MESSAGE(
-        std::regex_match(name, std::regex("events\\.out\\.tfevents\\.[0-9]{10}\\.[\\w-]+\\." +
-                                          std::to_string(::getpid()) + "\\.[0-9]+")),
-        name);
+    // events.out.tfevents.<seconds>.<host>.<process>.<count>
+    std::vector<std::string> part;
+    std::istringstream parts(name);
+    for (std::string word; std::getline(parts, word, '.');) part.push_back(word);
+    REQUIRE(part.size() == 7);
+    CHECK(part[0] + "." + part[1] + "." + part[2] == "events.out.tfevents");
+    CHECK(part[3].size() == 10);
+    CHECK(part[3].find_first_not_of("0123456789") == std::string::npos);
+    CHECK_FALSE(part[4].empty());
+    CHECK(part[5] == std::to_string(::getpid()));
+    CHECK(part[6].find_first_not_of("0123456789") == std::string::npos);
   }
   CHECK(event_files(dir.path()) == written);
   CHECK(written[0].find(".1700000000.") != std::string::npos);

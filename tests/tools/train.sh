@@ -71,6 +71,9 @@ refused "train: identity map between widths" 1 "identity map" "${tiny[@]}" --lin
 # Results that can be written are known before training.
 refused "train: --json nowhere, before training" 1 "nowhere" "${tiny[@]}" --json nowhere/r.json
 
+works "train: --json into the directory of --out" "${tiny[@]}" --out both/run --json both/run/r.json
+holds "train: --json into the directory of --out" both/run/r.json '"test_accuracy_mean"'
+
 # Logs, and the same with gradients.
 works "train: --out" "${tiny[@]}" --out plain
 works "train: --log-gradients" "${tiny[@]}" --out logged --log-gradients 2

@@ -145,7 +145,11 @@ int run(CLI::App& command, Options& o) {
   const GatSettings& s = o.settings;
   if (o.resume && o.out.empty())
     throw Error("train: --resume needs --out DIR, the directory of the run to continue");
-  if (!o.json.empty()) check_writable(o.json);
+  if (!o.json.empty()) {
+    std::error_code error;  // which training tells
+    if (!o.out.empty()) std::filesystem::create_directories(o.out, error);
+    check_writable(o.json);
+  }
   const NodeData data = load(s);
   if (!o.quiet) describe(data, s);
   std::signal(SIGINT, on_signal);
