@@ -4,6 +4,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
+#include <lipgrad/core/optional_data.h>
 #include <lipgrad/graph/kernels/gat.h>
 
 namespace lipgrad {
@@ -15,8 +16,7 @@ struct Denominators {
 
   template <class T>
   GatNorm<T> view(double eps) const {
-    return {target.defined() ? target.data<T>() : nullptr,
-            source.defined() ? source.data<T>() : nullptr, eps};
+    return {data_or_null<T>(target), data_or_null<T>(source), eps};
   }
 };
 
@@ -52,8 +52,7 @@ struct GatAttention {
       using T = typename decltype(tag)::type;
       LIPGRAD_LAUNCH(z.device(), gat_scores<T>, nodes, nodes, heads, form.features, z.data<T>(),
                      a_src.data<T>(), a_dst.data<T>(), s_src.mutable_data<T>(),
-                     stats.mutable_data<T>(),
-                     squares.defined() ? squares.mutable_data<T>() : nullptr);
+                     stats.mutable_data<T>(), mutable_data_or_null<T>(squares));
       if (squares.defined())
         LIPGRAD_LAUNCH(z.device(), gat_norm<T>, view(false), form, norm_form, a_src.data<T>(),
                        a_dst.data<T>(), squares.mutable_data<T>(),
@@ -61,8 +60,8 @@ struct GatAttention {
                        denominators.argmax.mutable_data<std::int32_t>(),
                        denominators.factor.mutable_data<T>());
       LIPGRAD_LAUNCH(z.device(), gat_forward<T>, view(false), with(keep), denominators.view<T>(eps),
-                     z.data<T>(), s_src.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
-                     stats.mutable_data<T>(), out.mutable_data<T>());
+                     z.data<T>(), s_src.data<T>(), data_or_null<T>(bias), stats.mutable_data<T>(),
+                     out.mutable_data<T>());
     });
     for (const Tensor& kept : {z, a_src, a_dst, s_src, stats, denominators.target,
                                denominators.source, denominators.argmax, denominators.factor})
@@ -88,11 +87,10 @@ struct GatAttention {
     if (ctx.needs_grad(3)) grad_bias = empty({gy.size(1)}, z.dtype(), z.device());
     visit_float(name, z.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const auto to = [](Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; };
-      const auto from = [](const Tensor& x) { return x.defined() ? x.data<T>() : nullptr; };
       LIPGRAD_LAUNCH(z.device(), gat_backward_targets<T>, view(false), masked,
                      denominators.view<T>(eps), z.data<T>(), s_src.data<T>(), stats.data<T>(),
-                     gy.data<T>(), grad_stats.mutable_data<T>(), to(grad_norm), to(grad_bias));
+                     gy.data<T>(), grad_stats.mutable_data<T>(), mutable_data_or_null<T>(grad_norm),
+                     mutable_data_or_null<T>(grad_bias));
       if (grad_bias.defined()) gx[3] = grad_bias;
       if (!ctx.needs_grad(0) && !ctx.needs_grad(1) && !ctx.needs_grad(2)) return;
       if (normed)
@@ -100,11 +98,12 @@ struct GatAttention {
                        denominators.argmax.data<std::int32_t>(), denominators.factor.data<T>(),
                        grad_norm.data<T>(), z_factor.mutable_data<T>(), a_factor.mutable_data<T>());
       Tensor grad_z = empty_like(z), grad_a_src = empty_like(a_src), grad_a_dst = empty_like(a_dst);
-      LIPGRAD_LAUNCH(
-          z.device(), gat_backward_sources<T>, view(true), masked, denominators.view<T>(eps),
-          from(denominators.factor), from(z_factor), from(a_factor), z.data<T>(), s_src.data<T>(),
-          stats.data<T>(), grad_stats.data<T>(), gy.data<T>(), a_src.data<T>(), a_dst.data<T>(),
-          grad_z.mutable_data<T>(), grad_a_src.mutable_data<T>(), grad_a_dst.mutable_data<T>());
+      LIPGRAD_LAUNCH(z.device(), gat_backward_sources<T>, view(true), masked,
+                     denominators.view<T>(eps), data_or_null<T>(denominators.factor),
+                     data_or_null<T>(z_factor), data_or_null<T>(a_factor), z.data<T>(),
+                     s_src.data<T>(), stats.data<T>(), grad_stats.data<T>(), gy.data<T>(),
+                     a_src.data<T>(), a_dst.data<T>(), grad_z.mutable_data<T>(),
+                     grad_a_src.mutable_data<T>(), grad_a_dst.mutable_data<T>());
       if (ctx.needs_grad(0)) gx[0] = grad_z;
       if (ctx.needs_grad(1)) gx[1] = grad_a_src;
       if (ctx.needs_grad(2)) gx[2] = grad_a_dst;

@@ -4,20 +4,12 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
+#include <lipgrad/core/optional_data.h>
 #include <lipgrad/graph/kernels/graph_layer_norm.h>
 #include <lipgrad/ops/init.h>
 
 namespace lipgrad {
 namespace {
-
-template <class T>
-const T* optional(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
-template <class T>
-T* optional_mutable(Tensor& x) {
-  return x.defined() ? x.mutable_data<T>() : nullptr;
-}
 
 struct GraphLayerNormOp {  // x, weight, bias
   static constexpr auto name = "graph_layer_norm";
@@ -30,7 +22,7 @@ struct GraphLayerNormOp {  // x, weight, bias
       visit_float(name, x.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         LIPGRAD_LAUNCH(x.device(), graph_layer_norm, x.size(0), x.size(1), eps, x.data<T>(),
-                       optional<T>(in[1]), optional<T>(in[2]), y.mutable_data<T>(),
+                       data_or_null<T>(in[1]), data_or_null<T>(in[2]), y.mutable_data<T>(),
                        stats.mutable_data<T>());
       });
     }
@@ -50,9 +42,9 @@ struct GraphLayerNormOp {  // x, weight, bias
       visit_float(name, x.dtype(), [&](auto tag) {
         using T = typename decltype(tag)::type;
         LIPGRAD_LAUNCH(x.device(), graph_layer_norm_backward, x.size(0), x.size(1), x.data<T>(),
-                       optional<T>(weight), stats.data<T>(), gy.data<T>(),
-                       optional_mutable<T>(g[0]), optional_mutable<T>(g[1]),
-                       optional_mutable<T>(g[2]));
+                       data_or_null<T>(weight), stats.data<T>(), gy.data<T>(),
+                       mutable_data_or_null<T>(g[0]), mutable_data_or_null<T>(g[1]),
+                       mutable_data_or_null<T>(g[2]));
       });
     }
     for (std::size_t i = 0; i < 3; ++i) gx[i] = std::move(g[i]);

@@ -2,6 +2,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
+#include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/kernels/linear.h>
 #include <lipgrad/ops/kernels/matmul.h>
 #include <lipgrad/ops/kernels/spmm.h>
@@ -71,8 +72,8 @@ struct Linear {
     visit_float(op, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       LIPGRAD_LAUNCH(x.device(), linear<T>, f.f, f.a, rows, in_size, out, x.data<T>(),
-                     weight.data<T>(), bias.defined() ? bias.data<T>() : nullptr,
-                     pre.defined() ? pre.mutable_data<T>() : nullptr, y.mutable_data<T>());
+                     weight.data<T>(), data_or_null<T>(bias), mutable_data_or_null<T>(pre),
+                     y.mutable_data<T>());
     });
     ctx.save(ctx.needs_grad(1) ? x : Tensor());
     ctx.save(ctx.needs_grad(0) ? weight : Tensor());
@@ -130,7 +131,7 @@ struct SparseLinear {
       LIPGRAD_LAUNCH(values.device(), spmm<T>, rows, out, pattern.offsets().data<std::int64_t>(),
                      pattern.columns().data<std::int32_t>(), nullptr, values.data<T>(),
                      by_input.data<T>(), out, z, out);
-      const T* b = bias.defined() ? bias.data<T>() : nullptr;
+      const T* b = data_or_null<T>(bias);
       if (pre.defined()) {
         if (b)
           LIPGRAD_LAUNCH(values.device(), bias_activation<T>, Activation::identity, 0.0, rows, out,

@@ -2,6 +2,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
+#include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/kernels/loss.h>
 #include <lipgrad/ops/reduce.h>
 
@@ -41,7 +42,7 @@ std::int64_t check_rows(const char* op, const Tensor& logits, const Tensor& labe
   LIPGRAD_CHECK(count > 0 && classes > 0, "{}: no rows to average over in {}", op, logits.shape());
   const Tensor chosen = rows.defined() ? rows.to(cpu_device).to(i64) : Tensor(),
                host = labels.to(cpu_device);
-  const std::int64_t* list = chosen.defined() ? chosen.data<std::int64_t>() : nullptr;
+  const std::int64_t* list = data_or_null<std::int64_t>(chosen);
   visit_label(host, [&](auto tag) {
     using Label = typename decltype(tag)::type;
     const Label* values = host.data<Label>();
@@ -69,9 +70,9 @@ struct CrossEntropy {  // logits, labels, rows
       using T = typename decltype(tag)::type;
       visit_label(labels, [&](auto label_tag) {
         using Label = typename decltype(label_tag)::type;
-        LIPGRAD_LAUNCH(x.device(), cross_entropy, count, x.size(1), x.data<T>(), list(rows),
-                       labels.data<Label>(), smoothing, lse.mutable_data<T>(),
-                       loss.mutable_data<T>());
+        LIPGRAD_LAUNCH(x.device(), cross_entropy, count, x.size(1), x.data<T>(),
+                       data_or_null<std::int64_t>(rows), labels.data<Label>(), smoothing,
+                       lse.mutable_data<T>(), loss.mutable_data<T>());
       });
     });
     ctx.save(x);
@@ -89,16 +90,11 @@ struct CrossEntropy {  // logits, labels, rows
       visit_label(labels, [&](auto label_tag) {
         using Label = typename decltype(label_tag)::type;
         LIPGRAD_LAUNCH(x.device(), cross_entropy_backward, x.size(0), lse.numel(), x.size(1),
-                       x.data<T>(), list(ctx.saved(2)), labels.data<Label>(), smoothing,
-                       lse.data<T>(), gy.data<T>(), g.mutable_data<T>());
+                       x.data<T>(), data_or_null<std::int64_t>(ctx.saved(2)), labels.data<Label>(),
+                       smoothing, lse.data<T>(), gy.data<T>(), g.mutable_data<T>());
       });
     });
     gx[0] = std::move(g);
-  }
-
- private:
-  static const std::int64_t* list(const Tensor& rows) {
-    return rows.defined() ? rows.data<std::int64_t>() : nullptr;
   }
 };
 
@@ -136,8 +132,7 @@ struct PairLoss {
       if (ctx.needs_grad(i)) g[i] = empty_like(x);
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      T* gx0 = g[0].defined() ? g[0].template mutable_data<T>() : nullptr;
-      T* gx1 = g[1].defined() ? g[1].template mutable_data<T>() : nullptr;
+      T *gx0 = mutable_data_or_null<T>(g[0]), *gx1 = mutable_data_or_null<T>(g[1]);
       if constexpr (kBce) {
         LIPGRAD_LAUNCH(x.device(), bce_with_logits_backward, x.numel(), x.data<T>(), t.data<T>(),
                        gy.data<T>(), gx0, gx1);

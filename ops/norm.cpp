@@ -2,19 +2,11 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
+#include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/kernels/norm.h>
 
 namespace lipgrad {
 namespace {
-
-template <class T>
-const T* optional(const Tensor& x) {
-  return x.defined() ? x.data<T>() : nullptr;
-}
-template <class T>
-T* optional_mutable(Tensor& x) {
-  return x.defined() ? x.mutable_data<T>() : nullptr;
-}
 
 std::int64_t columns(const char* op, const Tensor& x,
                      std::initializer_list<const Tensor*> vectors) {
@@ -41,9 +33,10 @@ void backward_of(const char* op, Ctx& ctx, const Tensor& gy, Grads gx, const Ten
     if (ctx.needs_grad(i)) g[i] = i == 0 ? empty_like(x) : empty({cols}, x.dtype(), x.device());
   visit_float(op, x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    LIPGRAD_LAUNCH(x.device(), norm_backward, rows, cols, x.data<T>(), optional<T>(weight),
-                   optional<T>(mean), rstd.data<T>(), gy.data<T>(), optional_mutable<T>(g[0]),
-                   optional_mutable<T>(g[1]), optional_mutable<T>(g[2]));
+    LIPGRAD_LAUNCH(x.device(), norm_backward, rows, cols, x.data<T>(), data_or_null<T>(weight),
+                   data_or_null<T>(mean), rstd.data<T>(), gy.data<T>(),
+                   mutable_data_or_null<T>(g[0]), mutable_data_or_null<T>(g[1]),
+                   mutable_data_or_null<T>(g[2]));
   });
   for (std::size_t i = 0; i < gx.size(); ++i) gx[i] = std::move(g[i]);
 }
@@ -58,8 +51,8 @@ struct LayerNorm {  // x, weight, bias
     Tensor y = empty_like(x), mean = empty({rows}, x.dtype(), x.device()), rstd = empty_like(mean);
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      LIPGRAD_LAUNCH(x.device(), layer_norm, rows, cols, eps, x.data<T>(), optional<T>(in[1]),
-                     optional<T>(in[2]), y.mutable_data<T>(), mean.mutable_data<T>(),
+      LIPGRAD_LAUNCH(x.device(), layer_norm, rows, cols, eps, x.data<T>(), data_or_null<T>(in[1]),
+                     data_or_null<T>(in[2]), y.mutable_data<T>(), mean.mutable_data<T>(),
                      rstd.mutable_data<T>());
     });
     ctx.save(x);
@@ -83,7 +76,7 @@ struct RmsNorm {  // x, weight
     Tensor y = empty_like(x), rstd = empty({rows}, x.dtype(), x.device());
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      LIPGRAD_LAUNCH(x.device(), rms_norm, rows, cols, eps, x.data<T>(), optional<T>(in[1]),
+      LIPGRAD_LAUNCH(x.device(), rms_norm, rows, cols, eps, x.data<T>(), data_or_null<T>(in[1]),
                      y.mutable_data<T>(), rstd.mutable_data<T>());
     });
     ctx.save(x);
@@ -107,8 +100,8 @@ struct CenterNorm {  // x, weight, bias
     Tensor y = empty_like(x), mean = empty({rows}, x.dtype(), x.device());
     visit_float(name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      LIPGRAD_LAUNCH(x.device(), center_norm, rows, cols, x.data<T>(), optional<T>(in[1]),
-                     optional<T>(in[2]), y.mutable_data<T>(), mean.mutable_data<T>());
+      LIPGRAD_LAUNCH(x.device(), center_norm, rows, cols, x.data<T>(), data_or_null<T>(in[1]),
+                     data_or_null<T>(in[2]), y.mutable_data<T>(), mean.mutable_data<T>());
     });
     // The map is linear: x is kept for the weight's gradient alone.
     const bool of_weight = ctx.needs_grad(1);
@@ -126,10 +119,10 @@ struct CenterNorm {  // x, weight, bias
         g[i] = i == 0 ? empty_like(gy) : empty({cols}, gy.dtype(), gy.device());
     visit_float(name, gy.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      LIPGRAD_LAUNCH(gy.device(), center_norm_backward, rows, cols, optional<T>(x),
-                     optional<T>(weight), optional<T>(mean), gy.data<T>(),
-                     optional_mutable<T>(g[0]), optional_mutable<T>(g[1]),
-                     optional_mutable<T>(g[2]));
+      LIPGRAD_LAUNCH(gy.device(), center_norm_backward, rows, cols, data_or_null<T>(x),
+                     data_or_null<T>(weight), data_or_null<T>(mean), gy.data<T>(),
+                     mutable_data_or_null<T>(g[0]), mutable_data_or_null<T>(g[1]),
+                     mutable_data_or_null<T>(g[2]));
     });
     for (std::size_t i = 0; i < 3; ++i) gx[i] = std::move(g[i]);
   }

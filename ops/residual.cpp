@@ -2,6 +2,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
+#include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/kernels/residual.h>
 
 namespace lipgrad {
@@ -25,11 +26,6 @@ void check(const char* op, const Tensor& x, const Tensor& f, const Tensor& alpha
       alpha.rank() == 0 || (x.rank() >= 1 && alpha.shape() == Shape({x.size(-1)})),
       "{}: alpha {} is neither a scalar nor one value for each element of the last dimension of {}",
       op, alpha.shape(), x.shape());
-}
-
-template <class T>
-T* optional_mutable(Tensor& x) {
-  return x.defined() ? x.mutable_data<T>() : nullptr;
 }
 
 template <bool Damped>
@@ -62,11 +58,10 @@ struct Residual {  // x, f, alpha
     if (ctx.needs_grad(2)) g[2] = empty_like(alpha);
     visit_float(name, gy.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const T* to_x = x.defined() ? x.data<T>() : nullptr;
-      const T* to_f = f.defined() ? f.data<T>() : nullptr;
       LIPGRAD_LAUNCH(gy.device(), residual_backward, Damped, n.rows, n.cols, alpha.rank() == 0,
-                     to_x, to_f, alpha.data<T>(), gy.data<T>(), optional_mutable<T>(g[0]),
-                     optional_mutable<T>(g[1]), optional_mutable<T>(g[2]));
+                     data_or_null<T>(x), data_or_null<T>(f), alpha.data<T>(), gy.data<T>(),
+                     mutable_data_or_null<T>(g[0]), mutable_data_or_null<T>(g[1]),
+                     mutable_data_or_null<T>(g[2]));
     });
     if (!Damped && ctx.needs_grad(0)) g[0] = gy;
     for (std::size_t i = 0; i < 3; ++i) gx[i] = std::move(g[i]);
