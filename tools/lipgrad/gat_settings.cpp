@@ -50,6 +50,20 @@ void add_choice(CLI::App& command, const char* option, T& value, const Names<T>&
       ->check(CLI::IsMember(all));
 }
 
+// A finite number of at least 0, or above 0.
+CLI::Validator number(const char* name, bool zero) {
+  return CLI::Validator(
+      [=](std::string& text) {
+        double value = 0;
+        if (CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
+            (zero ? value >= 0 : value > 0))
+          return std::string();
+        return fmt::format("expected a number {} 0, got {}", zero ? "of at least" : "above", text);
+      },
+      name);
+}
+const CLI::Validator non_negative = number("NONNEGATIVE", true);
+const CLI::Validator positive = number("POSITIVE", false);
 const CLI::Range any_count(std::int64_t{0}, std::int64_t{1} << 40);
 
 void add_data(CLI::App& command, GatSettings& s) {
@@ -108,9 +122,9 @@ void add_model(CLI::App& command, GatSettings& s) {
   add_choice(command, "--attention-norm", m.attention_norm, attention_norms,
              "Norm of the attention scores");
   command.add_option("--kappa", m.kappa, "LipschitzNorm bounds scores by 1 / kappa")
-      ->check(CLI::PositiveNumber);
+      ->check(positive);
   add_choice(command, "--norm", m.norm, feature_norms, "Norm of the features after each layer");
-  command.add_option("--norm-scale", m.norm_scale, "Scale of PairNorm")->check(CLI::PositiveNumber);
+  command.add_option("--norm-scale", m.norm_scale, "Scale of PairNorm")->check(positive);
   add_choice(command, "--residual", m.residual, residuals,
              "How a layer's result f joins its input h: f; h + f; h + alpha f; h + alpha (f - h)");
   command.add_option("--residual-gain", m.residual_gain, "alpha = gain / layers at first [1]");
@@ -121,7 +135,7 @@ void add_model(CLI::App& command, GatSettings& s) {
   command
       .add_option("--identity-map", m.identity_map,
                   "lambda: layer l projects by (1 - b) I + b W, b = ln(lambda / l + 1); 0: by W")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative);
   add_choice(command, "--init", m.spectral_init, initialisers,
              "Weights of the attention layers: Glorot uniform, or normal over its largest singular "
              "value");
@@ -129,21 +143,21 @@ void add_model(CLI::App& command, GatSettings& s) {
 
 void add_training(CLI::App& command, GatSettings& s) {
   command.option_defaults()->group(training_group);
-  command.add_option("--lr", s.lr, "Learning rate of Adam")->check(CLI::NonNegativeNumber);
+  command.add_option("--lr", s.lr, "Learning rate of Adam")->check(non_negative);
   command.add_option("--weight-decay", s.weight_decay, "L2 penalty, added to the gradient")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative);
   command
       .add_option("--layer-weight-decay", s.groups.layer_weight_decay,
                   "The same for weights and biases of attention layers")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative);
   command
       .add_option("--scale-weight-decay", s.groups.scale_weight_decay,
                   "The same for attention vectors, residual weights and norms")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative);
   command
       .add_option("--scale-lr-factor", s.groups.scale_lr_factor,
                   "Factor of the learning rate of these")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative);
   command
       .add_option(
           "--schedule", s.schedule,
@@ -163,7 +177,7 @@ void add_training(CLI::App& command, GatSettings& s) {
                   "or the last")
       ->check(CLI::IsMember({"accuracy", "loss", "last"}));
   command.add_option("--seed", s.seed, "Seed of the first run; run r uses seed + r")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative);
 }
 
 // alpha L at first that served best at 2, 10 and 30 layers, straight between them.
