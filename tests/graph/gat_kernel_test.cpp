@@ -296,10 +296,12 @@ TEST_CASE("gat kernels: forward is the definition, backward its finite differenc
                             cast<double, float>(x.a_dst), cast<double, float>(x.bias),
                             cast<double, float>(x.grad_out)};
       const Result<float> rf = run(edges, form, xf, norm, eps);
+      // (What goes through a norm cancels: outputs do not depend on the size of a.)
+      const double rounding = norm ? 2e-4 : 5e-5;
       CHECK(worst(rf.out, r.out) < 1e-5);
-      CHECK(worst(rf.grad_z, r.grad_z) < 5e-5);
-      CHECK(worst(rf.grad_a_src, r.grad_a_src) < 5e-5);
-      CHECK(worst(rf.grad_a_dst, r.grad_a_dst) < 5e-5);
+      CHECK(worst(rf.grad_z, r.grad_z) < rounding);
+      CHECK(worst(rf.grad_a_src, r.grad_a_src) < rounding);
+      CHECK(worst(rf.grad_a_dst, r.grad_a_dst) < rounding);
     }
   }
 }
