@@ -28,7 +28,9 @@ struct FeatureNormOptions {
 };
 
 // One of these norms for x (N, features). LayerNorm and CenterNorm have their parameters, "weight"
-// and "bias" below the name of the kind; PairNorm has none.
+// and "bias" below the name of the kind; PairNorm has none. Sources are where each is declared.
+// Error where its own layer or function has one: a scale of PairNorm not above 0, CenterNorm of one
+// feature.
 class FeatureNorm : public Module {
  public:
   FeatureNorm(Module& parent, std::string name, std::int64_t features,

@@ -40,8 +40,8 @@ class Features {
 // negative this is the row normalisation of Kipf and Welling's GCN. No gradient is recorded.
 Features row_normalize(const Features& features);
 
-// The features with those of some nodes set to zero. nodes: i64, of rank 1, ids in [0, N). No
-// gradient is recorded.
+// The features with those of some nodes set to zero. nodes: i64, of rank 1, ids in [0, N),
+// else an error. No gradient is recorded.
 Features zero_rows(const Features& features, const Tensor& nodes);
 
 // Dropout as for tensors (ops/dropout.h); of sparse features the stored values are dropped, which

@@ -12,22 +12,14 @@
 #include <lipgrad/graph/pair_norm.h>
 
 #include <support/data.h>
+#include <support/tensors.h>
 
 #include "ops/kernel_test.h"
 
 namespace lipgrad {
 namespace {
 
-// The largest difference, relative to the largest element.
-double distance(const Tensor& got, const Tensor& expected) {
-  REQUIRE(got.shape() == expected.shape());
-  double worst = 0, size = 0;
-  for (std::int64_t i = 0; i < got.numel(); ++i) {
-    size = std::max(size, std::abs(expected.data<double>()[i]));
-    worst = std::max(worst, std::abs(got.data<double>()[i] - expected.data<double>()[i]));
-  }
-  return worst / size;
-}
+using test::distance;
 
 constexpr PairNormKind all_kinds[] = {PairNormKind::pn, PairNormKind::pn_si, PairNormKind::pn_scs};
 

@@ -15,6 +15,7 @@
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/spectral_norm.h>
+#include <support/tensors.h>
 
 namespace lipgrad {
 namespace {
@@ -39,22 +40,6 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 }
 
 const AttentionNorm norms[] = {AttentionNorm::lipschitz, AttentionNorm::lipschitz_reference};
-
-// The Jacobian of y = f(x), one row for each element of y.
-template <class F>
-Tensor jacobian(const Tensor& at, F&& f) {
-  Tape tape;
-  const Tensor x = tape.watch(at);
-  const Tensor y = f(x);
-  Tensor rows = zeros({y.numel(), at.numel()}, f64);
-  for (std::int64_t i = 0; i < y.numel(); ++i) {
-    Tensor cotangent = zeros(y.shape(), f64);
-    cotangent.mutable_data<double>()[i] = 1;
-    const Tensor row = tape.grad(y, {x}, cotangent, {.retain = true})[0];
-    std::copy_n(row.data<double>(), at.numel(), rows.mutable_data<double>() + i * at.numel());
-  }
-  return rows;
-}
 
 }  // namespace
 
@@ -165,7 +150,7 @@ TEST_CASE("LipschitzNorm: a layer's Jacobian stays as inputs grow, plain attenti
     root.initialize(init);
     std::vector<double> measured;
     for (const double scale : {0.1, 1.0, 10.0, 100.0})
-      measured.push_back(spectral_norm(jacobian(mul(x, scale), [&](const Tensor& at) {
+      measured.push_back(spectral_norm(test::jacobian(mul(x, scale), [&](const Tensor& at) {
         return root.conv.forward(graph, at, Mode::eval());
       })));
 

@@ -1,4 +1,5 @@
 #include <lipgrad/ops/norm.h>
+#include <lipgrad/ops/spectral_norm.h>
 
 #include <doctest/doctest.h>
 
@@ -13,22 +14,14 @@
 #include <lipgrad/ops/layers.h>
 
 #include <support/data.h>
+#include <support/tensors.h>
 
 #include "ops/kernel_test.h"
 
 namespace lipgrad {
 namespace {
 
-// The largest difference, relative to the largest element.
-double distance(const Tensor& got, const Tensor& expected) {
-  REQUIRE(got.shape() == expected.shape());
-  double worst = 0, size = 0;
-  for (std::int64_t i = 0; i < got.numel(); ++i) {
-    size = std::max(size, std::abs(expected.data<double>()[i]));
-    worst = std::max(worst, std::abs(got.data<double>()[i] - expected.data<double>()[i]));
-  }
-  return worst / size;
-}
+using test::distance;
 
 TEST_CASE("center_norm: what the LipsFormer authors' code gives") {
   const auto golden = load_npz(test::golden("lipsformer/centernorm_d8.npz"));
@@ -41,6 +34,26 @@ TEST_CASE("center_norm: what the LipsFormer authors' code gives") {
   CHECK(distance(g[0], golden.at("gin.x")) <= 1e-10);
   CHECK(distance(g[1], golden.at("gw.weight")) <= 1e-10);
   CHECK(distance(g[2], golden.at("gw.bias")) <= 1e-10);
+}
+
+TEST_CASE("center_norm: its Jacobian has the norm that is declared at most, and reaches it") {
+  Generator rng{3};
+  for (const std::int64_t cols : {2, 5, 9}) {
+    const Tensor x = randn({3, cols}, f64, rng);
+    const double factor = double(cols) / double(cols - 1);
+    const auto norm_of = [&](const Tensor& weight) {
+      return spectral_norm(
+          test::jacobian(x, [&](const Tensor& at) { return center_norm(at, weight); }));
+    };
+    CHECK(norm_of({}) == doctest::Approx(factor).epsilon(1e-12));
+    for (int trial = 0; trial < 5; ++trial) {
+      const Tensor weight = randn({cols}, f64, rng);
+      double largest = 0;
+      for (std::int64_t c = 0; c < cols; ++c)
+        largest = std::max(largest, std::abs(weight.data<double>()[c]));
+      CHECK(norm_of(weight) <= factor * largest * (1 + 1e-12));
+    }
+  }
 }
 
 TEST_CASE("center_norm: without weight and bias, empty, errors") {
