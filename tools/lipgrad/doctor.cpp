@@ -15,6 +15,7 @@
 #include <lipgrad/config.h>
 #include <lipgrad/core/blas.h>
 #include <lipgrad/core/build_info.h>
+#include <lipgrad/core/file.h>
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/datasets.h>
 
@@ -31,6 +32,7 @@ using Json = nlohmann::json;
 class Doctor {
  public:
   int run(const std::string& json_path) {
+    if (!json_path.empty()) check_writable(json_path);
     build();
     machine();
     blas();

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <lipgrad/core/error.h>
+#include <lipgrad/core/file.h>
 #include <lipgrad/core/log.h>
 
 #include "catalogue/check.h"
@@ -33,6 +34,7 @@ double worst(const std::vector<double>& values) {
 }
 
 int run(const Options& options) {
+  if (!options.json.empty()) check_writable(options.json);
   std::vector<catalogue::Case> cases;
   for (const catalogue::Case& c : catalogue::all().cases())
     if (c.op.find(options.only) != std::string::npos) cases.push_back(c);

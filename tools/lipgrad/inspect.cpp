@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <lipgrad/core/checkpoint.h>
+#include <lipgrad/core/file.h>
 #include <lipgrad/core/log.h>
 #include <lipgrad/core/printable.h>
 
@@ -191,6 +192,7 @@ struct Total {
 };
 
 int run(const Options& options) {
+  if (!options.json.empty()) check_writable(options.json);
   const CheckpointReader file(options.checkpoint);
   Table table({"tensor", "role", "dtype", "shape", "elements", "bytes", "norm", "min", "max",
                "mean", "finite"});
