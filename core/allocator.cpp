@@ -7,7 +7,9 @@
 #include <vector>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/memory.h>
+#include <lipgrad/core/runtime.h>
 #include <lipgrad/core/storage.h>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -214,16 +216,39 @@ void give_block(void* memory, std::int64_t block) noexcept {
 
 }  // namespace
 
+namespace {
+
+// Storage of CUDA devices: its header is a small block of the CPU's.
+Storage* allocate_cuda_storage(Device device, std::int64_t bytes) {
+  const std::int64_t block = block_size(0);
+  void* header = take_block(block);
+  if (!header) throw std::bad_alloc();
+  Storage* storage = new (header) Storage;
+  try {
+    storage->data = cuda::allocate(device.index, bytes);
+  } catch (...) {
+    storage->~Storage();
+    give_block(header, block);
+    throw;
+  }
+  storage->device = device;
+  storage->bytes = bytes;
+  storage->block = block;
+  return storage;
+}
+
+}  // namespace
+
 Storage* allocate_storage(Device device, std::int64_t bytes) {
-  LIPGRAD_CHECK(device.is_cpu(),
-                "device: {} asked for, but this build of lipgrad has no CUDA backend", device);
+  if (device.is_cuda()) {
+    if constexpr (kWithCuda) return allocate_cuda_storage(device, bytes);
+    fail("device: {} asked for, but {}", device, cuda_status().problem);
+  }
   const std::int64_t block = block_size(bytes);
   void* memory = take_block(block);
-  if (!memory) {
-    const memory::Counters now = memory::counters();
-    fail("out of memory: {} bytes asked for; tensors hold {} bytes (at most {} so far)", bytes,
-         now.live, now.peak);
-  }
+  if (!memory)
+    fail("out of memory: {} bytes asked for; {}", bytes,
+         memory::describe(cpu_device, memory::counters()));
   Storage* storage = new (memory) Storage;
   storage->device = device;
   storage->bytes = bytes;
@@ -237,18 +262,37 @@ Storage* allocate_storage(Device device, std::int64_t bytes) {
 }
 
 void free_storage(Storage* storage) noexcept {
+  if constexpr (kWithCuda) {
+    if (storage->device.is_cuda()) {
+      cuda::free(storage->device.index, storage->data, storage->bytes);
+      const std::int64_t block = storage->block;
+      storage->~Storage();
+      give_block(storage, block);
+      return;
+    }
+  }
   live.fetch_sub(storage->bytes, std::memory_order_relaxed);
   const std::int64_t block = storage->block;
   storage->~Storage();
   give_block(storage, block);
 }
 
-memory::Counters memory::counters(Device) {
+memory::Counters memory::counters(Device device) {
+  if constexpr (kWithCuda)
+    if (device.is_cuda()) return cuda::memory_counters(device.index);
   return {live.load(), peak.load(), cached.load(), allocations.load()};
 }
 
-void memory::reset_peak(Device) { peak.store(live.load()); }
+void memory::reset_peak(Device device) {
+  if constexpr (kWithCuda)
+    if (device.is_cuda()) return cuda::reset_memory_peak(device.index);
+  peak.store(live.load());
+}
 
-void memory::release_cached(Device) { shared_cache().release(); }
+void memory::release_cached(Device device) {
+  if constexpr (kWithCuda)
+    if (device.is_cuda()) return cuda::release_memory(device.index);
+  shared_cache().release();
+}
 
 }  // namespace lipgrad

@@ -10,7 +10,8 @@
 //       template <class T> void softmax(std::int64_t rows, std::int64_t cols, const T* x, T* y);)
 //
 // <family>_cpu.cpp defines lipgrad::cpu::softmax, cuda/<family>.cu lipgrad::cuda::softmax, both
-// with explicit instantiations for float and double.
+// with explicit instantiations for float and double. Kernels of CUDA devices return before they
+// have run: they run in the device's one stream, in the order of the calls.
 
 #include <cstdint>
 
@@ -24,15 +25,21 @@
   __VA_ARGS__                \
   }
 
+namespace lipgrad::cuda {
+// Makes a device the calling thread's current one: kernels run there. Error when there is none.
+void use_device(int index);
+}  // namespace lipgrad::cuda
+
 // Calls the kernel of the device: LIPGRAD_LAUNCH(x.device(), softmax, rows, cols, x.data<T>(),
 // ...).
-#define LIPGRAD_LAUNCH(device, kernel, ...)   \
-  do {                                        \
-    if constexpr (::lipgrad::kWithCuda) {     \
-      if ((device).is_cuda()) {               \
-        ::lipgrad::cuda::kernel(__VA_ARGS__); \
-        break;                                \
-      }                                       \
-    }                                         \
-    ::lipgrad::cpu::kernel(__VA_ARGS__);      \
+#define LIPGRAD_LAUNCH(device, kernel, ...)          \
+  do {                                               \
+    if constexpr (::lipgrad::kWithCuda) {            \
+      if ((device).is_cuda()) {                      \
+        ::lipgrad::cuda::use_device((device).index); \
+        ::lipgrad::cuda::kernel(__VA_ARGS__);        \
+        break;                                       \
+      }                                              \
+    }                                                \
+    ::lipgrad::cpu::kernel(__VA_ARGS__);             \
   } while (false)

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include <lipgrad/core/kernels/accumulate.h>
+#include <lipgrad/core/memory.h>
 #include <lipgrad/core/tensor.h>
 
 namespace lipgrad {
@@ -23,5 +25,21 @@ class Runtime {
 
 // Error when this build or machine has no such device.
 Runtime& runtime(Device device);
+
+// How a gradient of shape `from` is summed to shape `to`, which broadcasts to it.
+ReducedBox reduced_box(const Shape& to, const Shape& from);
+
+struct CudaStatus;
+
+// What cuda/ defines in builds with a CUDA backend; index is that of the device.
+namespace cuda {
+Runtime& runtime(int index);
+void* allocate(int index, std::int64_t bytes);
+void free(int index, void* data, std::int64_t bytes) noexcept;
+memory::Counters memory_counters(int index);
+void reset_memory_peak(int index);
+void release_memory(int index);
+CudaStatus query_status();
+}  // namespace cuda
 
 }  // namespace lipgrad

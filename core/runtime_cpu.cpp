@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/kernels/accumulate.h>
 #include <lipgrad/core/runtime.h>
 #include <lipgrad/core/threads.h>
@@ -9,25 +10,21 @@
 namespace lipgrad {
 namespace {
 
-constexpr std::int64_t grain = 1 << 16;  // elements a block of memory-bound work
+constexpr std::int64_t grain = 1 << 18;  // bytes a block
 
 class CpuRuntime final : public Runtime {
  public:
   void fill(Tensor& x, double value) override {
     visit_dtype(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      T* data = x.mutable_data<T>();
-      const T element = static_cast<T>(value);
-      parallel_for(x.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
-        std::fill(data + begin, data + end, element);
-      });
+      cpu::fill(x.mutable_data<T>(), x.numel(), static_cast<T>(value));
     });
   }
 
   void copy(Tensor& to, const Tensor& from) override {
     char* target = static_cast<char*>(to.mutable_raw_data());
     const char* source = static_cast<const char*>(from.raw_data());
-    parallel_for(to.nbytes(), grain * 4, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(to.nbytes(), grain, [&](std::int64_t begin, std::int64_t end) {
       std::memcpy(target + begin, source + begin, end - begin);
     });
   }
@@ -37,7 +34,7 @@ class CpuRuntime final : public Runtime {
                   "accumulate: cannot add {} to {}", from.str(), to.str());
     visit_float("accumulate", to.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      cpu::accumulate(to.mutable_data<T>(), to.shape(), from.data<T>(), from.shape());
+      cpu::accumulate(reduced_box(to.shape(), from.shape()), to.mutable_data<T>(), from.data<T>());
     });
   }
 
@@ -58,9 +55,18 @@ class CpuRuntime final : public Runtime {
 
 Runtime& runtime(Device device) {
   static CpuRuntime cpu;
-  LIPGRAD_CHECK(device.is_cpu(),
-                "device: {} asked for, but this build of lipgrad has no CUDA backend", device);
-  return cpu;
+  if (device.is_cpu()) return cpu;
+  if constexpr (kWithCuda) return cuda::runtime(device.index);
+  fail("device: {} asked for, but {}", device, cuda_status().problem);
+}
+
+ReducedBox reduced_box(const Shape& to, const Shape& from) {
+  ReducedBox box;
+  for (int i = 0; i < from.rank(); ++i) {
+    const int j = i - (from.rank() - to.rank());
+    box.add(from[i], j >= 0 && to[j] != 1);
+  }
+  return box;
 }
 
 }  // namespace lipgrad

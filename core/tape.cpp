@@ -401,6 +401,35 @@ std::int64_t Tape::bytes_saved() const {
   return bytes;
 }
 
+std::string memory::describe(Device device, const Counters& counters) {
+  std::string text = fmt::format("tensors hold {} bytes (at most {} so far), {} are kept for reuse",
+                                 counters.live, counters.peak, counters.cached);
+  struct Kept {
+    std::int64_t bytes;
+    std::string what;
+  };
+  std::vector<Kept> kept;
+  if (innermost)
+    for (std::int64_t i = 0; i < innermost->nodes.size(); ++i) {
+      const TapeState::Node& node = innermost->nodes[i];
+      for (std::int32_t k = 0; k < node.saves; ++k) {
+        const Tensor& saved = innermost->saved_tensors[node.saved + k].tensor;
+        if (saved.defined() && saved.device() == device && !saved.storage()->parameter.load())
+          kept.push_back({saved.nbytes(), fmt::format("{} {} of {}", saved.dtype(), saved.shape(),
+                                                      innermost->describe(node))});
+      }
+    }
+  constexpr std::size_t most = 5;
+  std::stable_sort(kept.begin(), kept.end(),
+                   [](const Kept& a, const Kept& b) { return a.bytes > b.bytes; });
+  if (kept.size() > most) kept.resize(most);
+  for (std::size_t i = 0; i < kept.size(); ++i)
+    text +=
+        fmt::format("{}{} bytes {}",
+                    i ? ", " : "; the largest that the tape keeps: ", kept[i].bytes, kept[i].what);
+  return text;
+}
+
 std::string Tape::dump() const {
   std::string text;
   for (std::int64_t i = 0; i < state_->nodes.size(); ++i) {

@@ -9,29 +9,6 @@ namespace {
 
 constexpr std::int64_t grain = 1 << 15;
 
-// The dimensions of `from`, neighbours of one kind merged: each is either kept or summed.
-struct Dims {
-  std::int64_t size[Shape::max_rank];
-  bool kept[Shape::max_rank];
-  int count = 0;
-};
-
-Dims merged(const Shape& to, const Shape& from) {
-  Dims dims;
-  for (int i = 0; i < from.rank(); ++i) {
-    if (from[i] == 1) continue;
-    const int j = i - (from.rank() - to.rank());
-    const bool kept = j >= 0 && to[j] != 1;
-    if (dims.count > 0 && dims.kept[dims.count - 1] == kept) {
-      dims.size[dims.count - 1] *= from[i];
-    } else {
-      dims.size[dims.count] = from[i];
-      dims.kept[dims.count++] = kept;
-    }
-  }
-  return dims;
-}
-
 // Sum of a row by halves: the error grows with log n, and the order depends on n alone.
 template <class T>
 T row_sum(const T* x, std::int64_t n) {
@@ -93,57 +70,68 @@ void column_sums(T* to, const T* from, std::int64_t rows, std::int64_t cols) {
 
 // Any pattern, from dimension `dim` on, serially.
 template <class T>
-void general(T* to, const T* from, const Dims& dims, int dim) {
-  if (dim == dims.count) {
+void general(T* to, const T* from, const ReducedBox& box, int dim) {
+  if (dim == box.rank) {
     *to += *from;
     return;
   }
-  if (dim + 1 == dims.count && !dims.kept[dim]) {
-    *to += row_sum(from, dims.size[dim]);
+  if (dim + 1 == box.rank && !box.kept[dim]) {
+    *to += row_sum(from, box.size[dim]);
     return;
   }
-  std::int64_t to_step = dims.kept[dim] ? 1 : 0, from_step = 1;
-  for (int i = dim + 1; i < dims.count; ++i) {
-    from_step *= dims.size[i];
-    if (dims.kept[i]) to_step *= dims.size[i];
+  std::int64_t to_step = box.kept[dim] ? 1 : 0, from_step = 1;
+  for (int i = dim + 1; i < box.rank; ++i) {
+    from_step *= box.size[i];
+    if (box.kept[i]) to_step *= box.size[i];
   }
-  for (std::int64_t i = 0; i < dims.size[dim]; ++i)
-    general(to + i * to_step, from + i * from_step, dims, dim + 1);
+  for (std::int64_t i = 0; i < box.size[dim]; ++i)
+    general(to + i * to_step, from + i * from_step, box, dim + 1);
 }
 
 }  // namespace
 
 template <class T>
-void accumulate(T* to, const Shape& to_shape, const T* from, const Shape& from_shape) {
-  const std::int64_t n = from_shape.numel();
+void accumulate(const ReducedBox& box, T* to, const T* from) {
+  std::int64_t n = 1;
+  for (int i = 0; i < box.rank; ++i) n *= box.size[i];
   if (n == 0) return;
-  const Dims dims = merged(to_shape, from_shape);
-  if (dims.count == 0) {
+  if (box.rank == 0) {
     *to += *from;
-  } else if (dims.count == 1 && dims.kept[0]) {
+  } else if (box.rank == 1 && box.kept[0]) {
     parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) to[i] += from[i];
     });
-  } else if (dims.count == 1) {
+  } else if (box.rank == 1) {
     *to += total(from, n);
-  } else if (dims.count == 2 && dims.kept[1]) {
-    column_sums(to, from, dims.size[0], dims.size[1]);
-  } else if (dims.kept[0]) {
-    const std::int64_t inner = n / dims.size[0];
+  } else if (box.rank == 2 && box.kept[1]) {
+    column_sums(to, from, box.size[0], box.size[1]);
+  } else if (box.kept[0]) {
+    const std::int64_t inner = n / box.size[0];
     std::int64_t to_inner = 1;
-    for (int i = 1; i < dims.count; ++i)
-      if (dims.kept[i]) to_inner *= dims.size[i];
-    parallel_for(dims.size[0], std::max<std::int64_t>(1, grain / inner),
+    for (int i = 1; i < box.rank; ++i)
+      if (box.kept[i]) to_inner *= box.size[i];
+    parallel_for(box.size[0], std::max<std::int64_t>(1, grain / inner),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t i = begin; i < end; ++i)
-                     general(to + i * to_inner, from + i * inner, dims, 1);
+                     general(to + i * to_inner, from + i * inner, box, 1);
                  });
   } else {
-    general(to, from, dims, 0);
+    general(to, from, box, 0);
   }
 }
 
-template void accumulate<float>(float*, const Shape&, const float*, const Shape&);
-template void accumulate<double>(double*, const Shape&, const double*, const Shape&);
+template <class T>
+void fill(T* x, std::int64_t n, T value) {
+  parallel_for(n, 2 * grain,
+               [&](std::int64_t begin, std::int64_t end) { std::fill(x + begin, x + end, value); });
+}
+
+template void accumulate<float>(const ReducedBox&, float*, const float*);
+template void accumulate<double>(const ReducedBox&, double*, const double*);
+template void fill<float>(float*, std::int64_t, float);
+template void fill<double>(double*, std::int64_t, double);
+template void fill<std::int32_t>(std::int32_t*, std::int64_t, std::int32_t);
+template void fill<std::int64_t>(std::int64_t*, std::int64_t, std::int64_t);
+template void fill<std::uint8_t>(std::uint8_t*, std::int64_t, std::uint8_t);
 
 }  // namespace lipgrad::cpu
