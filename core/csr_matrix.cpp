@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <mutex>
+#include <vector>
 
 #include <lipgrad/core/check.h>
 
@@ -13,6 +14,10 @@ struct CsrPattern::Data {
   std::once_flag once;
   CsrPattern transposed;
   Tensor order;
+  // On another device than the CPU: where it was copied from, and of that the copies.
+  std::shared_ptr<Data> host;
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Data>> copies;
 };
 
 CsrPattern::CsrPattern(std::int64_t rows, std::int64_t cols, Tensor offsets, Tensor columns) {
@@ -24,6 +29,13 @@ CsrPattern::CsrPattern(std::int64_t rows, std::int64_t cols, Tensor offsets, Ten
                 "csr: offsets must be i64 of shape ({}), got {}", rows + 1, offsets.str());
   LIPGRAD_CHECK(columns.defined() && columns.dtype() == i32 && columns.rank() == 1,
                 "csr: columns must be i32 of rank 1, got {}", columns.str());
+  LIPGRAD_CHECK(offsets.device() == columns.device(), "csr: offsets on {}, columns on {}",
+                offsets.device(), columns.device());
+  if (!offsets.device().is_cpu()) {
+    *this =
+        CsrPattern(rows, cols, offsets.to(cpu_device), columns.to(cpu_device)).to(offsets.device());
+    return;
+  }
   const std::int64_t nnz = columns.numel();
   const std::int64_t* offset = offsets.data<std::int64_t>();
   LIPGRAD_CHECK(offset[0] == 0 && offset[rows] == nnz,
@@ -59,6 +71,13 @@ const Tensor& CsrPattern::columns() const {
 const CsrPattern& CsrPattern::transposed() const {
   LIPGRAD_CHECK(data_, "csr: the pattern is undefined");
   std::call_once(data_->once, [this] {
+    if (data_->host) {
+      CsrPattern host;
+      host.data_ = data_->host;
+      data_->transposed = host.transposed().to(device());
+      data_->order = host.transposed_order().to(device());
+      return;
+    }
     Tensor offsets = zeros({cols() + 1}, i64), columns = empty({nnz()}, i32),
            order = empty({nnz()}, i64);
     const std::int64_t* from = data_->offsets.data<std::int64_t>();
@@ -87,16 +106,45 @@ const Tensor& CsrPattern::transposed_order() const {
   return data_->order;
 }
 
+CsrPattern CsrPattern::to(Device device) const {
+  LIPGRAD_CHECK(data_, "csr: the pattern is undefined");
+  if (device == this->device()) return *this;
+  CsrPattern result;
+  const std::shared_ptr<Data>& host = data_->host ? data_->host : data_;
+  if (device.is_cpu()) {
+    result.data_ = host;
+    return result;
+  }
+  const std::lock_guard lock(host->mutex);
+  std::erase_if(host->copies, [](const auto& copy) { return copy.expired(); });
+  for (const std::weak_ptr<Data>& copy : host->copies)
+    if (auto data = copy.lock(); data && data->offsets.device() == device) {
+      result.data_ = std::move(data);
+      return result;
+    }
+  result.data_ = std::make_shared<Data>();
+  result.data_->rows = host->rows;
+  result.data_->cols = host->cols;
+  result.data_->offsets = host->offsets.to(device);
+  result.data_->columns = host->columns.to(device);
+  result.data_->host = host;
+  host->copies.push_back(result.data_);
+  return result;
+}
+
 CsrMatrix::CsrMatrix(CsrPattern pattern, Tensor values)
     : pattern_(std::move(pattern)), values_(std::move(values)) {
   LIPGRAD_CHECK(pattern_.defined() && values_.defined() && is_floating(values_.dtype()) &&
                     values_.shape() == Shape{pattern_.nnz()},
                 "csr: values must be f32 or f64 of shape ({}), got {}", pattern_.nnz(),
                 values_.str());
+  LIPGRAD_CHECK(values_.device() == pattern_.device(), "csr: values on {}, the pattern on {}",
+                values_.device(), pattern_.device());
 }
 
 CsrMatrix CsrMatrix::from_dense(const Tensor& dense) {
   LIPGRAD_CHECK(dense.defined() && dense.rank() == 2, "csr: expects a matrix, got {}", dense.str());
+  if (!dense.device().is_cpu()) return from_dense(dense.to(cpu_device)).to(dense.device());
   const std::int64_t rows = dense.size(0), cols = dense.size(1);
   return visit_float("csr", dense.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -120,6 +168,7 @@ CsrMatrix CsrMatrix::from_dense(const Tensor& dense) {
 }
 
 Tensor CsrMatrix::to_dense() const {
+  if (!device().is_cpu()) return to(cpu_device).to_dense().to(device());
   Tensor dense = zeros({rows(), cols()}, dtype());
   visit_float("csr", dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -12,8 +12,8 @@ namespace lipgrad {
 class CsrPattern {
  public:
   CsrPattern() = default;
-  // offsets: i64 (rows + 1), from 0 to nnz, not descending; columns: i32 (nnz), each in [0, cols).
-  // Error names the first entry that breaks this.
+  // offsets: i64 (rows + 1), from 0 to nnz, not descending; columns: i32 (nnz), each in [0, cols);
+  // both on one device. Error names the first entry that breaks this.
   CsrPattern(std::int64_t rows, std::int64_t cols, Tensor offsets, Tensor columns);
 
   bool defined() const { return static_cast<bool>(data_); }
@@ -28,6 +28,11 @@ class CsrPattern {
   const CsrPattern& transposed() const;
   const Tensor& transposed_order() const;
 
+  Device device() const { return data_ ? offsets().device() : cpu_device; }
+  // The same pattern with its tensors on another device: a copy is made once and shared as long as
+  // somebody holds it. What is computed of it (transposed()) is computed on the CPU, once.
+  CsrPattern to(Device device) const;
+
   friend bool operator==(const CsrPattern& a, const CsrPattern& b) { return a.data_ == b.data_; }
 
  private:
@@ -40,7 +45,7 @@ class CsrPattern {
 class CsrMatrix {
  public:
   CsrMatrix() = default;
-  // values: (nnz).
+  // values: (nnz), on the device of the pattern.
   CsrMatrix(CsrPattern pattern, Tensor values);
   // From a dense (rows, cols) matrix, whose zeros are left out.
   static CsrMatrix from_dense(const Tensor& dense);
@@ -56,6 +61,9 @@ class CsrMatrix {
   // The same pattern with other values.
   CsrMatrix with_values(Tensor values) const { return CsrMatrix(pattern_, std::move(values)); }
   CsrMatrix to(DType dtype) const { return with_values(values_.to(dtype)); }
+  Device device() const { return pattern_.device(); }
+  // Error while a tape records the values.
+  CsrMatrix to(Device device) const { return CsrMatrix(pattern_.to(device), values_.to(device)); }
   // (rows, cols); entries of one place are added up.
   Tensor to_dense() const;
 

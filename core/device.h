@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace lipgrad {
 
@@ -21,5 +22,15 @@ struct Device {
 };
 
 inline constexpr Device cpu_device{};
+constexpr Device cuda_device(int index = 0) {
+  return {DeviceKind::cuda, static_cast<std::int16_t>(index)};
+}
+
+// From "cpu", "cuda" (the first one) or "cuda:1". Error when it is written otherwise, or this build
+// or machine has no such device.
+Device parse_device(std::string_view text);
+// Waits until everything queued on the device has run. Error, late, for what kernels found wrong
+// with their input (an index out of range).
+void synchronize(Device device);
 
 }  // namespace lipgrad

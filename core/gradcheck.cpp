@@ -20,6 +20,13 @@ struct Variable {
   Tensor value;  // shares its storage with what f reads
 };
 
+std::vector<double> elements(const Tensor& x) { return x.detach().to_vector<double>(); }
+
+void assign(Tensor& x, const std::vector<double>& values) {
+  Tensor to = x.alias(x.shape());
+  copy_into(to, from_vector(x.shape(), values));
+}
+
 class Checker {
  public:
   Checker(const Fn& f, const std::vector<Tensor>& inputs, Module* module,
@@ -80,26 +87,29 @@ class Checker {
                     "gradcheck: the function must return f64 tensors, got {}", outputs[k].str());
       if (first) cotangents_.push_back(randn(outputs[k].shape(), f64, rng_));
       if (!Tape::is_recorded(outputs[k])) continue;  // depends on none of them
-      const std::vector<Tensor> g = tape.grad(outputs[k], wanted, cotangents_[k], {.retain = true});
-      for (std::size_t i = 0; i < g.size(); ++i)
-        for (std::int64_t e = 0; e < g[i].numel(); ++e) gradients_[i][e] += g[i].data<double>()[e];
+      const std::vector<Tensor> g =
+          tape.grad(outputs[k], wanted, cotangents_[k].to(outputs[k].device()), {.retain = true});
+      for (std::size_t i = 0; i < g.size(); ++i) {
+        const std::vector<double> part = elements(g[i]);
+        for (std::size_t e = 0; e < part.size(); ++e) gradients_[i][e] += part[e];
+      }
     }
   }
 
   // Copies, since an output may share its storage with an input, which is about to change.
-  std::vector<Tensor> evaluate() const {
-    std::vector<Tensor> outputs = f_(inputs_);
-    for (Tensor& y : outputs) y = y.clone();
-    return outputs;
+  std::vector<std::vector<double>> evaluate() const {
+    std::vector<std::vector<double>> values;
+    for (const Tensor& y : f_(inputs_)) values.push_back(elements(y));
+    return values;
   }
 
   // <cotangent, to - from>, term by term: outputs cancel before they are added up.
-  double difference(const std::vector<Tensor>& to, const std::vector<Tensor>& from) const {
+  double difference(const std::vector<std::vector<double>>& to,
+                    const std::vector<std::vector<double>>& from) const {
     double sum = 0;
     for (std::size_t k = 0; k < to.size(); ++k) {
       const double* c = cotangents_[k].data<double>();
-      for (std::int64_t e = 0; e < to[k].numel(); ++e)
-        sum += c[e] * (to[k].data<double>()[e] - from[k].data<double>()[e]);
+      for (std::size_t e = 0; e < to[k].size(); ++e) sum += c[e] * (to[k][e] - from[k][e]);
     }
     return sum;
   }
@@ -113,21 +123,22 @@ class Checker {
 
   // Slopes along `direction` (null: along element e alone) of variable i.
   Slopes slopes(std::size_t i, std::int64_t e, const std::vector<double>* direction) {
-    double* x = variables_[i].value.mutable_data<double>();
-    const std::int64_t n = variables_[i].value.numel();
-    const std::vector<double> before(x, x + n);
-    const double h = direction ? step_size : step_size * std::max(1.0, std::abs(x[e]));
+    Tensor& x = variables_[i].value;
+    const std::vector<double> before = elements(x);
+    const double h = direction ? step_size : step_size * std::max(1.0, std::abs(before[e]));
     const auto moved = [&](double by) {
+      std::vector<double> values = before;
       if (direction) {
-        for (std::int64_t k = 0; k < n; ++k) x[k] = before[k] + by * (*direction)[k];
+        for (std::size_t k = 0; k < values.size(); ++k) values[k] += by * (*direction)[k];
       } else {
-        x[e] = before[e] + by;
+        values[e] += by;
       }
-      std::vector<Tensor> y = evaluate();
-      std::copy(before.begin(), before.end(), x);
+      assign(x, values);
+      auto y = evaluate();
+      assign(x, before);
       return y;
     };
-    const std::vector<Tensor> up = moved(h), down = moved(-h), here = evaluate();
+    const auto up = moved(h), down = moved(-h), here = evaluate();
     // The step that was really taken, after rounding.
     const double taken = direction ? 2 * h : (before[e] + h) - (before[e] - h);
     return {difference(up, down) / taken, difference(here, down) / (taken / 2),
@@ -137,13 +148,14 @@ class Checker {
   void move_away(std::size_t i, std::int64_t e) {
     ++result_.kinks;
     const double shift = 0.05 * randn({1}, f64, rng_).item();
-    double* x = variables_[i].value.mutable_data<double>();
+    std::vector<double> x = elements(variables_[i].value);
     if (e >= 0) {
       x[e] += shift + std::copysign(0.01, shift);
     } else {
       const Tensor noise = randn(variables_[i].value.shape(), f64, rng_);
       for (std::int64_t k = 0; k < noise.numel(); ++k) x[k] += 0.05 * noise.data<double>()[k];
     }
+    assign(variables_[i].value, x);
   }
 
   // False when a kink was met and the comparison must start again.
@@ -205,7 +217,7 @@ class Checker {
   std::vector<Tensor> inputs_;
   std::vector<bool> variable_of_input_;
   std::vector<Variable> variables_;
-  std::vector<Tensor> cotangents_;
+  std::vector<Tensor> cotangents_;  // on the CPU
   std::vector<std::vector<double>> gradients_;
   GradcheckResult result_;
 };

@@ -1,3 +1,4 @@
+#include <charconv>
 #include <cmath>
 #include <cstring>
 
@@ -58,6 +59,25 @@ Runtime& runtime(Device device) {
   if (device.is_cpu()) return cpu;
   if constexpr (kWithCuda) return cuda::runtime(device.index);
   fail("device: {} asked for, but {}", device, cuda_status().problem);
+}
+
+void synchronize(Device device) { runtime(device).synchronize(); }
+
+Device parse_device(std::string_view text) {
+  if (text == "cpu") return cpu_device;
+  int index = 0;
+  if (text != "cuda") {
+    constexpr std::string_view prefix = "cuda:";
+    const char* end = text.data() + text.size();
+    const auto [stop, error] =
+        text.starts_with(prefix) ? std::from_chars(text.data() + prefix.size(), end, index)
+                                 : std::from_chars_result{text.data(), std::errc::invalid_argument};
+    LIPGRAD_CHECK(error == std::errc() && stop == end && index >= 0 && index < 1024,
+                  "device: '{}'; expected cpu, cuda or cuda:0, cuda:1, ...", text);
+  }
+  const Device device = cuda_device(index);
+  runtime(device);
+  return device;
 }
 
 ReducedBox reduced_box(const Shape& to, const Shape& from) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/kernels/convert.h>
 #include <lipgrad/core/map.h>
 #include <lipgrad/core/runtime.h>
 #include <lipgrad/core/tape.h>
@@ -53,7 +54,8 @@ Tensor Tensor::to(Device device) const {
   LIPGRAD_CHECK(defined(), "to: the tensor is undefined");
   if (device == this->device()) return *this;
   LIPGRAD_CHECK(!Tape::is_recorded(*this),
-                "to: tensor {} has a gradient that a copy to {} would lose; detach() it first",
+                "to: tensor {} has a gradient that a copy to {} would lose; use transfer() or "
+                "detach() it first",
                 shape_, device);
   Tensor copy = empty(shape_, dtype_, device);
   runtime(device.is_cpu() ? this->device() : device).copy(copy, *this);
@@ -67,15 +69,13 @@ Tensor Tensor::to(DType dtype) const {
                 "to: tensor {} has a gradient that a conversion to {} would lose; use cast() or "
                 "detach() it first",
                 shape_, dtype);
-  if (!device().is_cpu()) return to(cpu_device).to(dtype).to(device());
-  Tensor copy = empty(shape_, dtype);
+  Tensor copy = empty(shape_, dtype, device());
   visit_dtype(dtype_, [&](auto from_tag) {
     using From = typename decltype(from_tag)::type;
     visit_dtype(dtype, [&](auto to_tag) {
       using To = typename decltype(to_tag)::type;
-      const From* from = data<From>();
-      std::transform(from, from + numel(), copy.mutable_data<To>(),
-                     [](From value) { return static_cast<To>(value); });
+      if constexpr (!std::is_same_v<From, To>)
+        LIPGRAD_LAUNCH(device(), convert, numel(), data<From>(), copy.mutable_data<To>());
     });
   });
   return copy;

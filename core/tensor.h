@@ -38,7 +38,8 @@ class Tensor {
   DType dtype() const { return dtype_; }
   Device device() const { return storage_ ? storage_->device : cpu_device; }
 
-  // The elements, to read. Error unless T matches the dtype.
+  // The elements, to read: memory of the tensor's device, which only kernels of that device may
+  // touch. Error unless T matches the dtype.
   template <class T>
   const T* data() const {
     if (dtype_ != dtype_of<T>() || !storage_) [[unlikely]]
@@ -64,11 +65,13 @@ class Tensor {
   }
   void* mutable_raw_data();
 
-  // The only element as a double, whatever the dtype. Error unless numel() is 1.
+  // The only element as a double, whatever the dtype. Error unless numel() is 1. On CUDA it waits
+  // for all work of the device.
   double item() const;
   template <class T>
   std::vector<T> to_vector() const {
-    return std::vector<T>(data<T>(), data<T>() + numel());
+    const Tensor local = detach().to(cpu_device);
+    return std::vector<T>(local.data<T>(), local.data<T>() + numel());
   }
 
   // The same elements with no tie to a tape.
@@ -76,7 +79,8 @@ class Tensor {
   // A copy of the elements with no tie to a tape.
   Tensor clone() const;
   // A copy on another device or of another dtype (this tensor itself, if it is there already).
-  // Error while a tape records this tensor's value: detach() it, or use the differentiable cast().
+  // Error while a tape records this tensor's value: detach() it, or use the differentiable
+  // transfer() and cast(). A copy from CUDA to the CPU waits for all work of that device.
   Tensor to(Device device) const;
   Tensor to(DType dtype) const;
 

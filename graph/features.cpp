@@ -37,7 +37,14 @@ Features Features::to(DType dtype) const {
   return Features(dense().to(dtype));
 }
 
+Features Features::to(Device device) const {
+  if (is_sparse()) return Features(sparse_.to(device));
+  return Features(dense().to(device));
+}
+
 Features row_normalize(const Features& features) {
+  if (!features.device().is_cpu())
+    return row_normalize(features.to(cpu_device)).to(features.device());
   const bool sparse = features.is_sparse();
   const Tensor& from = sparse ? features.sparse().values() : features.dense();
   Tensor to = empty_like(from);
@@ -64,11 +71,14 @@ Features row_normalize(const Features& features) {
 }
 
 Features zero_rows(const Features& features, const Tensor& nodes) {
+  if (!features.device().is_cpu())
+    return zero_rows(features.to(cpu_device), nodes).to(features.device());
   LIPGRAD_CHECK(nodes.defined() && nodes.dtype() == i64 && nodes.rank() == 1,
                 "zero_rows: node ids must be i64 of rank 1, got {}", nodes.str());
   const bool sparse = features.is_sparse();
   Tensor to = (sparse ? features.sparse().values() : features.dense()).clone();
-  const std::int64_t *id = nodes.data<std::int64_t>(),
+  const Tensor local = nodes.to(cpu_device);
+  const std::int64_t *id = local.data<std::int64_t>(),
                      *offset = sparse ? features.sparse().pattern().offsets().data<std::int64_t>()
                                       : nullptr;
   visit_float("zero_rows", to.dtype(), [&](auto tag) {

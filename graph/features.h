@@ -30,6 +30,9 @@ class Features {
   Tensor to_dense() const { return is_sparse() ? sparse_.to_dense() : dense(); }
   // The same kind with elements of another floating dtype.
   Features to(DType dtype) const;
+  // On another device.
+  Device device() const { return is_sparse() ? sparse_.device() : dense_.device(); }
+  Features to(Device device) const;
 
  private:
   Tensor dense_;

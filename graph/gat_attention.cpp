@@ -145,6 +145,8 @@ void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tenso
            const Tensor& bias, const GatAttentionOptions& options) {
   constexpr auto op = GatAttention::name;
   check_same_kind(op, {&z, &a_src, &a_dst});
+  LIPGRAD_CHECK(graph.device() == z.device(), "{}: the graph is on {}, z on {}; move one with to()",
+                op, graph.device(), z.device());
   LIPGRAD_CHECK(a_src.rank() == 2 && a_src.numel() > 0 && a_src.shape() == a_dst.shape(),
                 "{}: a_src and a_dst must both be (heads, features), got {} and {}", op,
                 a_src.shape(), a_dst.shape());

@@ -18,6 +18,10 @@ struct Graph::Data {
   Tensor graph_offsets;
   std::once_flag loops_once;
   std::shared_ptr<const Graph> with_loops;  // none when the graph itself is the answer
+  // On another device than the CPU: where it was copied from, and of that the copies.
+  std::shared_ptr<Data> host;
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Data>> copies;
 };
 
 namespace {
@@ -142,8 +146,9 @@ class EdgeBuckets {
 };
 
 // i32 or i64 elements as node ids.
-std::vector<std::int32_t> node_ids(const char* what, const Tensor& ids, std::int64_t begin,
+std::vector<std::int32_t> node_ids(const char* what, const Tensor& given, std::int64_t begin,
                                    std::int64_t stride, std::int64_t count) {
+  const Tensor ids = given.to(cpu_device);
   std::vector<std::int32_t> result(static_cast<std::size_t>(count));
   const auto copy = [&](const auto* from) {
     for (std::int64_t i = 0; i < count; ++i) {
@@ -211,6 +216,7 @@ const CsrPattern& Graph::pattern() const { return data_->pattern; }
 const Tensor& Graph::edge_order() const { return data_->order; }
 
 Tensor Graph::destinations() const {
+  if (!device().is_cpu()) return to(cpu_device).destinations().to(device());
   Tensor result = empty({num_edges()}, i32);
   const std::int64_t* offset = pattern().offsets().data<std::int64_t>();
   std::int32_t* to = result.mutable_data<std::int32_t>();
@@ -222,6 +228,7 @@ Tensor Graph::destinations() const {
 }
 
 Tensor Graph::in_degrees() const {
+  if (!device().is_cpu()) return to(cpu_device).in_degrees().to(device());
   Tensor result = empty({num_nodes()}, i64);
   const std::int64_t* offset = pattern().offsets().data<std::int64_t>();
   std::int64_t* degree = result.mutable_data<std::int64_t>();
@@ -230,6 +237,7 @@ Tensor Graph::in_degrees() const {
 }
 
 Tensor Graph::out_degrees() const {
+  if (!device().is_cpu()) return to(cpu_device).out_degrees().to(device());
   Tensor result = zeros({num_nodes()}, i64);
   const std::int32_t* source = sources().data<std::int32_t>();
   std::int64_t* degree = result.mutable_data<std::int64_t>();
@@ -238,6 +246,7 @@ Tensor Graph::out_degrees() const {
 }
 
 std::int64_t Graph::num_self_loops() const {
+  if (!device().is_cpu()) return to(cpu_device).num_self_loops();
   const std::int64_t* offset = pattern().offsets().data<std::int64_t>();
   const std::int32_t* source = sources().data<std::int32_t>();
   std::int64_t count = 0;
@@ -253,6 +262,13 @@ const Graph& Graph::with_self_loops() const {
   // A Graph is one shared pointer and can be handed out by reference from where Data keeps it; the
   // answer "this graph itself" is not stored, as it would keep itself alive.
   std::call_once(data_->loops_once, [this] {
+    if (data_->host) {
+      const Graph host = to(cpu_device);
+      const Graph& looped = host.with_self_loops();
+      if (looped.data_ != host.data_)
+        data_->with_loops = std::make_shared<Graph>(looped.to(device()));
+      return;
+    }
     const std::int64_t loops = num_self_loops();
     const std::int64_t* offset = pattern().offsets().data<std::int64_t>();
     const std::int32_t* source = sources().data<std::int32_t>();
@@ -292,7 +308,42 @@ const Graph& Graph::with_self_loops() const {
   return data_->with_loops ? *data_->with_loops : *this;
 }
 
+Graph Graph::to(Device device) const {
+  if (device == this->device()) return *this;
+  Graph result(*this);
+  const std::shared_ptr<Data>& host = data_->host ? data_->host : data_;
+  if (device.is_cpu()) {
+    result.data_ = host;
+    return result;
+  }
+  const std::lock_guard lock(host->mutex);
+  std::erase_if(host->copies, [](const auto& copy) { return copy.expired(); });
+  for (const std::weak_ptr<Data>& copy : host->copies)
+    if (auto data = copy.lock(); data && data->order.device() == device) {
+      result.data_ = std::move(data);
+      return result;
+    }
+  result.data_ = std::make_shared<Data>();
+  result.data_->pattern = host->pattern.to(device);
+  result.data_->order = host->order.to(device);
+  result.data_->list_size = host->list_size;
+  result.data_->graph_offsets = host->graph_offsets.to(device);
+  result.data_->host = host;
+  host->copies.push_back(result.data_);
+  return result;
+}
+
 Graph Graph::batch(std::span<const Graph> graphs) {
+  if (!graphs.empty() && !graphs[0].device().is_cpu()) {
+    const Device device = graphs[0].device();
+    std::vector<Graph> local;
+    for (const Graph& graph : graphs) {
+      LIPGRAD_CHECK(graph.device() == device, "graph: a batch of graphs on {} and {}", device,
+                    graph.device());
+      local.push_back(graph.to(cpu_device));
+    }
+    return batch(local).to(device);
+  }
   std::int64_t nodes = 0, edges = 0;
   for (const Graph& graph : graphs) {
     nodes += graph.num_nodes();
@@ -309,6 +360,8 @@ Graph Graph::batch(std::span<const Graph> graphs) {
   std::vector<std::int64_t> graph_offsets{0};
   std::int64_t node = 0, edge = 0, listed = 0;
   for (const Graph& graph : graphs) {
+    LIPGRAD_CHECK(graph.device().is_cpu(), "graph: a batch of graphs on {} and {}", cpu_device,
+                  graph.device());
     const std::int64_t* offset = graph.pattern().offsets().data<std::int64_t>();
     const std::int32_t* source = graph.sources().data<std::int32_t>();
     const std::int64_t* old_place = graph.edge_order().data<std::int64_t>();
@@ -334,6 +387,7 @@ std::int64_t Graph::num_graphs() const { return data_->graph_offsets.numel() - 1
 const Tensor& Graph::graph_offsets() const { return data_->graph_offsets; }
 
 Tensor Graph::graph_ids() const {
+  if (!device().is_cpu()) return to(cpu_device).graph_ids().to(device());
   Tensor result = empty({num_nodes()}, i32);
   const std::int64_t* offset = graph_offsets().data<std::int64_t>();
   std::int32_t* id = result.mutable_data<std::int32_t>();

@@ -39,7 +39,7 @@ class Graph {
   // first edge with an end out of range; num_nodes is at most 2^31 - 1.
   Graph(std::int64_t num_nodes, std::span<const std::int32_t> source,
         std::span<const std::int32_t> destination, const GraphOptions& options = {});
-  // The same from tensors: i32 or i64 of shape (E) both.
+  // The same from tensors: i32 or i64 of shape (E) both. Graphs are built on the CPU.
   Graph(std::int64_t num_nodes, const Tensor& source, const Tensor& destination,
         const GraphOptions& options = {});
   // The same from pairs (source, destination): i32 or i64 of shape (E, 2).
@@ -75,6 +75,12 @@ class Graph {
   // use, once, and shared by all copies: layers may ask in every forward pass.
   // The reference is good as long as this object.
   const Graph& with_self_loops() const;
+
+  Device device() const { return pattern().device(); }
+  // The same graph on another device, where layers run on it. Copied at the first call, and shared
+  // as long as somebody holds the copy. All functions work on either; what they compute anew is
+  // computed on the CPU and returned on the graph's device.
+  Graph to(Device device) const;
 
   // One graph of several, side by side: the nodes of graph g come after those of the graphs before
   // it, and no edge joins two of them. edge_order() counts through the lists one after the other.

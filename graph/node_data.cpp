@@ -7,6 +7,15 @@
 
 namespace lipgrad {
 
+NodeData NodeData::to(Device device) const {
+  NodeData moved = *this;
+  moved.graph = graph.to(device);
+  if (features.defined()) moved.features = features.to(device);
+  for (Tensor* part : {&moved.labels, &moved.train, &moved.val, &moved.test})
+    if (part->defined()) *part = part->to(device);
+  return moved;
+}
+
 void check_node_data(const NodeData& data) {
   const std::int64_t nodes = data.graph.num_nodes();
   LIPGRAD_CHECK(data.features.defined() && data.features.rows() == nodes,

@@ -20,10 +20,13 @@ struct NodeData {
   // Node ids of the split, i64, ascending. They do not overlap; together they need not be all
   // nodes.
   Tensor train, val, test;
+
+  // All of it on another device.
+  NodeData to(Device device) const;
 };
 
 // Error "<name>: ..." unless the parts fit together: N rows and labels, labels in [0, num_classes),
-// split ids in [0, N), ascending, no node in two parts.
+// split ids in [0, N), ascending, no node in two parts. The data are on the CPU.
 void check_node_data(const NodeData& data);
 
 // Replaces the split by a random one: of each class `train_per_class` nodes to train, the next

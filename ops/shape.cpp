@@ -188,6 +188,16 @@ struct Cast {
   void backward(Ctx& ctx, const Tensor& gy, Grads gx) const { gx[0] = gy.to(ctx.value<DType>(0)); }
 };
 
+struct Transfer {
+  static constexpr auto name = "transfer";
+  Device device;
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    ctx.save_value(in[0].device());
+    return in[0].detach().to(device);
+  }
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const { gx[0] = gy.to(ctx.value<Device>(0)); }
+};
+
 }  // namespace
 
 Tensor reshape(const Tensor& x, const Shape& shape) {
@@ -346,6 +356,11 @@ Tensor cast(const Tensor& x, DType dtype) {
     return x.detach().to(dtype);
   }
   return apply(Cast{dtype}, x);
+}
+
+Tensor transfer(const Tensor& x, Device device) {
+  check_defined("transfer", x);
+  return x.device() == device ? x : apply(Transfer{device}, x);
 }
 
 }  // namespace lipgrad

@@ -52,5 +52,8 @@ inline std::vector<Tensor> split(const Tensor& x, std::initializer_list<std::int
 
 // The elements converted to another dtype; between f32 and f64 with a gradient.
 Tensor cast(const Tensor& x, DType dtype);
+// The elements on another device, with a gradient, which comes back to the device of x; x itself if
+// it is there already.
+Tensor transfer(const Tensor& x, Device device);
 
 }  // namespace lipgrad

@@ -2,6 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <lipgrad/core/build_info.h>
+#include <lipgrad/core/cuda_status.h>
+
 #include "catalogue/check.h"
 
 namespace lipgrad {
@@ -11,6 +14,23 @@ TEST_CASE("the catalogue: gradients, f32 against f64, repeated inputs, threads")
     CAPTURE(c.op);
     CAPTURE(c.kind);
     for (const std::string& failure : catalogue::check(c).failures) FAIL_CHECK(failure);
+  }
+}
+
+TEST_SUITE("cuda") {
+  TEST_CASE("the catalogue on a CUDA device: the CPU's values and gradients, repeatable bits") {
+    if (!cuda_status().problem.empty()) {
+      MESSAGE("skipped: ", cuda_status().problem);
+      return;
+    }
+    // Under sanitizers finite differences would take many minutes and see nothing new.
+    const bool gradients = sanitizer().empty();
+    for (const catalogue::Case& c : catalogue::all().cases()) {
+      CAPTURE(c.op);
+      CAPTURE(c.kind);
+      for (const std::string& failure : catalogue::check(c, cuda_device(), gradients).failures)
+        FAIL_CHECK(failure);
+    }
   }
 }
 

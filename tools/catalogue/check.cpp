@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include <lipgrad/core/error.h>
+#include <lipgrad/core/check.h>
 #include <lipgrad/core/threads.h>
 
 namespace lipgrad::catalogue {
@@ -36,7 +36,7 @@ Pass run(const Instance& at, const std::vector<Tensor>& inputs, int wanted = -1)
   Generator rng{99};
   for (const Tensor& y : values) {
     pass.values.push_back(y.detach());
-    const Tensor cotangent = randn(y.shape(), f64, rng).to(y.dtype());
+    const Tensor cotangent = randn(y.shape(), f64, rng).to(y.dtype()).to(y.device());
     if (!Tape::is_recorded(y)) continue;
     for (Tensor& g : tape.grad(y, variables, cotangent, {.retain = true}))
       pass.gradients.push_back(std::move(g));
@@ -46,7 +46,7 @@ Pass run(const Instance& at, const std::vector<Tensor>& inputs, int wanted = -1)
 
 // max |a - b| / max(max |a|, max |b|, tiny).
 double difference(const Tensor& a, const Tensor& b) {
-  const Tensor x = a.detach().to(f64), y = b.detach().to(f64);
+  const Tensor x = a.detach().to(cpu_device).to(f64), y = b.detach().to(cpu_device).to(f64);
   double largest = 1e-30, error = 0;
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     const double p = x.data<double>()[i], q = y.data<double>()[i];
@@ -61,7 +61,7 @@ double difference(const Tensor& a, const Tensor& b) {
   return error / largest;
 }
 
-void compare(Outcome& outcome, const char* what, const std::vector<Tensor>& a,
+void compare(Outcome& outcome, const std::string& what, const std::vector<Tensor>& a,
              const std::vector<Tensor>& b, double tolerance) {
   if (a.size() != b.size()) {
     outcome.failures.push_back(fmt::format("{}: {} tensors against {}", what, a.size(), b.size()));
@@ -125,39 +125,88 @@ double Outcome::worst() const {
   return errors.empty() ? 0 : *std::max_element(errors.begin(), errors.end());
 }
 
-Outcome check(const Case& c) {
+namespace {
+
+void check_on_cpu(Outcome& outcome, const Case& c) {
+  const int threads = num_threads();
+  Generator rng{7};
+  const Instance at = c.make(rng);
+  const Pass full = run(at, at.inputs);
+
+  set_num_threads(1);
+  const Pass one = run(at, at.inputs);
+  set_num_threads(2);
+  const Pass two = run(at, at.inputs), again = run(at, at.inputs);
+  set_num_threads(threads);
+  for (const Pass* other : {&two, &again}) {
+    compare(outcome, "value on 2 threads", other->values, one.values, 0);
+    compare(outcome, "gradient on 2 threads", other->gradients, one.gradients, 0);
+  }
+
+  const GradcheckResult result = gradcheck(at.fn, at.inputs, at.module.get(), c.options);
+  outcome.errors = result.errors;
+  outcome.kinks = result.kinks;
+  if (!result.ok) outcome.failures.push_back(result.failure);
+  if (c.kind == "normal") check_subsets(outcome, at, full);
+
+  std::vector<Tensor> narrow;
+  for (const Tensor& x : at.inputs) narrow.push_back(is_variable(x) ? x.to(f32) : x);
+  if (at.module) at.module->to(f32);
+  const Pass single = run(at, narrow);
+  compare(outcome, "value in f32", single.values, full.values, c.f32_values);
+  compare(outcome, "gradient in f32", single.gradients, full.gradients, c.f32_gradients);
+  for (const Tensor& y : single.values)
+    if (y.dtype() != f32)
+      outcome.failures.push_back("value of f32 inputs is " + std::string(name_of(y.dtype())));
+}
+
+std::vector<Tensor> moved(const std::vector<Tensor>& inputs, Device device, DType dtype) {
+  std::vector<Tensor> result;
+  for (const Tensor& x : inputs)
+    result.push_back(!x.defined() ? x : (is_variable(x) ? x.to(dtype) : x).to(device));
+  return result;
+}
+
+void check_on_cuda(Outcome& outcome, const Case& c, Device device, bool gradients) {
+  Generator rng{7};
+  const Instance at = c.make(rng);
+  for (const DType dtype : {f64, f32}) {
+    if (at.module) {
+      at.module->to(cpu_device);
+      at.module->to(dtype);
+    }
+    const Pass expected = run(at, moved(at.inputs, cpu_device, dtype));
+    if (at.module) at.module->to(device);
+    const std::vector<Tensor> inputs = moved(at.inputs, device, dtype);
+    const Pass pass = run(at, inputs), again = run(at, inputs);
+    const double tolerance = dtype == f64 ? 1e-10 : 1e-5;
+    const std::string on = fmt::format(" in {} on {}", dtype, device);
+    compare(outcome, "value" + on, pass.values, expected.values, tolerance);
+    compare(outcome, "gradient" + on, pass.gradients, expected.gradients, tolerance);
+    compare(outcome, "value, again," + on, again.values, pass.values, 0);
+    compare(outcome, "gradient, again," + on, again.gradients, pass.gradients, 0);
+    for (const Tensor& y : pass.values)
+      if (y.device() != device)
+        outcome.failures.push_back(fmt::format("value{} is on {}", on, y.device()));
+    if (dtype == f64 && gradients) {
+      const GradcheckResult result = gradcheck(at.fn, inputs, at.module.get(), c.options);
+      outcome.errors = result.errors;
+      outcome.kinks = result.kinks;
+      if (!result.ok) outcome.failures.push_back(result.failure);
+    }
+  }
+}
+
+}  // namespace
+
+Outcome check(const Case& c, Device device, bool gradients) {
   Outcome outcome;
   const int threads = num_threads();
   try {
-    Generator rng{7};
-    const Instance at = c.make(rng);
-    const Pass full = run(at, at.inputs);
-
-    set_num_threads(1);
-    const Pass one = run(at, at.inputs);
-    set_num_threads(2);
-    const Pass two = run(at, at.inputs), again = run(at, at.inputs);
-    set_num_threads(threads);
-    for (const Pass* other : {&two, &again}) {
-      compare(outcome, "value on 2 threads", other->values, one.values, 0);
-      compare(outcome, "gradient on 2 threads", other->gradients, one.gradients, 0);
-    }
-
-    const GradcheckResult result = gradcheck(at.fn, at.inputs, at.module.get(), c.options);
-    outcome.errors = result.errors;
-    outcome.kinks = result.kinks;
-    if (!result.ok) outcome.failures.push_back(result.failure);
-    if (c.kind == "normal") check_subsets(outcome, at, full);
-
-    std::vector<Tensor> narrow;
-    for (const Tensor& x : at.inputs) narrow.push_back(is_variable(x) ? x.to(f32) : x);
-    if (at.module) at.module->to(f32);
-    const Pass single = run(at, narrow);
-    compare(outcome, "value in f32", single.values, full.values, c.f32_values);
-    compare(outcome, "gradient in f32", single.gradients, full.gradients, c.f32_gradients);
-    for (const Tensor& y : single.values)
-      if (y.dtype() != f32)
-        outcome.failures.push_back("value of f32 inputs is " + std::string(name_of(y.dtype())));
+    if (device.is_cpu())
+      check_on_cpu(outcome, c);
+    else
+      check_on_cuda(outcome, c, device, gradients);
   } catch (const Error& error) {
     outcome.failures.push_back(error.what());
   }

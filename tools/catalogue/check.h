@@ -12,13 +12,17 @@ struct Outcome {
   double worst() const;
 };
 
-// Checks one case:
+// Checks one case on the CPU:
 //  - gradients of all inputs and parameters against finite differences (gradcheck);
 //  - of each input alone, and of one tensor given for two inputs of equal shape: the same gradients
 //  as
 //    in the full pass (kind "normal");
 //  - values and gradients in f32 against f64;
 //  - values and gradients on 1 and 2 threads, and computed twice: equal bits.
-Outcome check(const Case& c);
+// On a CUDA device:
+//  - values and gradients against the CPU's, in f64 to 1e-10 and in f32 to 1e-5;
+//  - computed twice: equal bits;
+//  - where `gradients`, gradients against finite differences computed there.
+Outcome check(const Case& c, Device device = cpu_device, bool gradients = true);
 
 }  // namespace lipgrad::catalogue

@@ -57,7 +57,7 @@ void add_where(Catalogue& c) {
       Tensor condition = zeros(k.condition, u8);
       for (std::int64_t i = 0; i < condition.numel(); i += 2)
         condition.mutable_data<std::uint8_t>()[i] = 1;
-      return where(condition, in[0], in[1]);
+      return where(condition.to(in[0].device()), in[0], in[1]);
     });
 }
 

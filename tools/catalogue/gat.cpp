@@ -47,7 +47,8 @@ void add_attention(Catalogue& c, const char* kind, const Graph& graph, std::int6
       },
       [=](Inputs in) {
         Generator rng{5};  // the same mask in every call
-        return gat_attention(graph, in[0], in[1], in[2], in.size() > 3 ? in[3] : Tensor(), options,
+        return gat_attention(graph.to(in[0].device()), in[0], in[1], in[2],
+                             in.size() > 3 ? in[3] : Tensor(), options,
                              options.dropout > 0 ? Mode::train(rng) : Mode::eval());
       },
       check);
@@ -119,7 +120,10 @@ void add_gat(Catalogue& c) {
         return std::make_shared<OneConv>(
             GatConvOptions{.in = 4, .out = 3, .heads = 2, .dtype = f64});
       },
-      4, [=](OneConv& m, const Tensor& x) { return m.conv.forward(graph, x, Mode::eval()); });
+      4,
+      [=](OneConv& m, const Tensor& x) {
+        return m.conv.forward(graph.to(x.device()), x, Mode::eval());
+      });
   add_module<OneConv>(
       c, "GatConv", "identity map, LipschitzNorm",
       [] {
@@ -130,7 +134,10 @@ void add_gat(Catalogue& c) {
                                                         .identity_map = 0.3,
                                                         .dtype = f64});
       },
-      6, [=](OneConv& m, const Tensor& x) { return m.conv.forward(graph, x, Mode::eval()); });
+      6,
+      [=](OneConv& m, const Tensor& x) {
+        return m.conv.forward(graph.to(x.device()), x, Mode::eval());
+      });
 
   GatOptions options{
       .in = 4, .out = 3, .layers = 3, .heads = 2, .hidden = 3, .dropout = 0.3, .dtype = f64};
@@ -139,7 +146,7 @@ void add_gat(Catalogue& c) {
         c, "Gat", kind, [options] { return std::make_shared<Gat>(options); }, 4,
         [=](Gat& m, const Tensor& x) {
           Generator rng{11};
-          return m.forward(graph, x, Mode::train(rng));
+          return m.forward(graph.to(x.device()), x, Mode::train(rng));
         });
   };
   add_gat_model("normal");

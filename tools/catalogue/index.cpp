@@ -31,10 +31,14 @@ void add_index(Catalogue& c) {
                                          {"large", {100, 30}, {300}}}) {
     c.add(
         "gather", k.name, normal(k.x),
-        [k](Inputs in) { return gather(in[0], index_of(k.index, k.x[0], i64)); }, k.options);
+        [k](Inputs in) { return gather(in[0], index_of(k.index, k.x[0], i64).to(in[0].device())); },
+        k.options);
     c.add(
         "embedding", k.name, normal(k.x),
-        [k](Inputs in) { return embedding(in[0], index_of(k.index, k.x[0], i32)); }, k.options);
+        [k](Inputs in) {
+          return embedding(in[0], index_of(k.index, k.x[0], i32).to(in[0].device()));
+        },
+        k.options);
   }
   for (const Kind& k : std::vector<Kind>{{"normal", {7, 3}, {7}},
                                          {"one row", {1, 3}, {1}},
@@ -43,10 +47,13 @@ void add_index(Catalogue& c) {
                                          {"large", {300, 20}, {300}}})
     c.add(
         "scatter_add", k.name, normal(k.x),
-        [k](Inputs in) { return scatter_add(in[0], index_of(k.index, 5, i64), 6); }, k.options);
+        [k](Inputs in) {
+          return scatter_add(in[0], index_of(k.index, 5, i64).to(in[0].device()), 6);
+        },
+        k.options);
   // Row 1 of the result gets nothing.
   c.add("scatter_add", "zero rows", normal({3, 2}), [](Inputs in) {
-    return scatter_add(in[0], from_values<std::int64_t>({3}, {0, 2, 0}), 3);
+    return scatter_add(in[0], from_values<std::int64_t>({3}, {0, 2, 0}).to(in[0].device()), 3);
   });
 }
 

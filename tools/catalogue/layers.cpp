@@ -94,7 +94,7 @@ void add_layers(Catalogue& c) {
 
   // The table is a parameter; x weights the rows, so that there is an input to differentiate.
   const auto weigh = [](const Embedding& layer, const Tensor& x) {
-    const Tensor index = from_values<std::int64_t>({5}, {1, 0, 1, 2, 2});
+    const Tensor index = from_values<std::int64_t>({5}, {1, 0, 1, 2, 2}).to(x.device());
     return linear(x, layer.forward(index));
   };
   const auto words = [] { return std::make_shared<Root<Embedding>>(3, 4); };

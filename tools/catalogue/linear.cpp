@@ -45,7 +45,8 @@ void add_sparse(Catalogue& c, const char* kind, std::int64_t rows, bool biased,
         return inputs;
       },
       [=](Inputs in) {
-        return linear(CsrMatrix(pattern, in[0]), in[1], in.size() > 2 ? in[2] : Tensor(), options);
+        return linear(CsrMatrix(pattern.to(in[0].device()), in[0]), in[1],
+                      in.size() > 2 ? in[2] : Tensor(), options);
       },
       check);
 }
@@ -59,7 +60,8 @@ void add_spmm(Catalogue& c, const char* kind, std::int64_t rows, std::int64_t co
         return std::vector<Tensor>{randn({pattern.nnz()}, f64, rng),
                                    randn({cols, features}, f64, rng)};
       },
-      [=](Inputs in) { return spmm(CsrMatrix(pattern, in[0]), in[1]); }, options);
+      [=](Inputs in) { return spmm(CsrMatrix(pattern.to(in[0].device()), in[0]), in[1]); },
+      options);
 }
 
 }  // namespace

@@ -18,7 +18,11 @@ void add_cross_entropy(Catalogue& c, const char* kind, std::int64_t rows, std::i
       [=](Generator& rng) {
         return std::vector<Tensor>{randn({rows, classes}, f64, rng)};
       },
-      [=, labels = labels.to(dtype)](Inputs in) { return cross_entropy(in[0], labels, options); });
+      [=, labels = labels.to(dtype)](Inputs in) {
+        CrossEntropyOptions here = options;
+        if (here.rows.defined()) here.rows = here.rows.to(in[0].device());
+        return cross_entropy(in[0], labels.to(in[0].device()), here);
+      });
 }
 
 }  // namespace

@@ -39,12 +39,12 @@ void add_softmax(Catalogue& c) {
     const Shape shape{3, 4, 5};
     const char* kind = dim == 1 ? "masked, zero rows, middle dimension" : "zero rows";
     c.add("softmax", kind, normal(shape),
-          [=](Inputs in) { return softmax(in[0], mask_of(shape), dim); });
+          [=](Inputs in) { return softmax(in[0], mask_of(shape).to(in[0].device()), dim); });
     // Entries of -inf would make every difference NaN: only rows that are all on or all off.
     Tensor mask = ones({3, 1, 1}, u8);
     mask.mutable_data<std::uint8_t>()[1] = 0;
     c.add("log_softmax", kind, normal(shape),
-          [=](Inputs in) { return log_softmax(in[0], mask, dim); });
+          [=](Inputs in) { return log_softmax(in[0], mask.to(in[0].device()), dim); });
   }
   // One entry cannot change: its gradient is 0.
   c.add("softmax", "one entry a row", normal({4, 1}), [](Inputs in) { return softmax(in[0]); },

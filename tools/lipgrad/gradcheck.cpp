@@ -17,7 +17,7 @@ namespace lipgrad::cli {
 namespace {
 
 struct Options {
-  std::string only, json;
+  std::string only, json, device = "cpu";
 };
 
 // The cases of one op taken together.
@@ -35,6 +35,7 @@ double worst(const std::vector<double>& values) {
 
 int run(const Options& options) {
   if (!options.json.empty()) check_writable(options.json);
+  const Device device = parse_device(options.device);
   std::vector<catalogue::Case> cases;
   for (const catalogue::Case& c : catalogue::all().cases())
     if (c.op.find(options.only) != std::string::npos) cases.push_back(c);
@@ -49,7 +50,7 @@ int run(const Options& options) {
       const catalogue::Case& c = cases[i];
       auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.op == c.op; });
       if (row == rows.end()) row = rows.insert(rows.end(), Row{c.op, 0, {}, 0, {}});
-      const catalogue::Outcome outcome = catalogue::check(c);
+      const catalogue::Outcome outcome = catalogue::check(c, device);
       ++row->cases;
       row->kinks += outcome.kinks;
       row->errors.insert(row->errors.end(), outcome.errors.begin(), outcome.errors.end());
@@ -102,6 +103,10 @@ void add_gradcheck(CLI::App& app, int& exit) {
                                          "Check the gradients of every op and layer against finite "
                                          "differences, f32 against f64, and 1 thread against 2");
   command->add_option("--op", options->only, "Only ops with this text in their name");
+  command
+      ->add_option("--device", options->device,
+                   "Where: cpu, cuda or cuda:1; on CUDA also compared with the CPU")
+      ->capture_default_str();
   command->add_option("--json", options->json, "Also write the results to this file");
   command->callback([options, &exit] { exit = run(*options); });
 }
