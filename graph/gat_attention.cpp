@@ -115,6 +115,7 @@ struct GatAttention {
     const CsrPattern& edges = graph.pattern();
     GatGraph g;
     g.targets = g.sources = graph.num_nodes();
+    g.edges = graph.num_edges();
     g.offsets = edges.offsets().data<std::int64_t>();
     g.source = edges.columns().data<std::int32_t>();
     if (reverse) {

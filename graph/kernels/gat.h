@@ -21,7 +21,7 @@ namespace lipgrad {
 // The edges twice: as rows of the target nodes, and in reverse as rows of the source nodes (read in
 // backward only). Target i and source i are the same node; targets <= sources.
 struct GatGraph {
-  std::int64_t targets = 0, sources = 0;
+  std::int64_t targets = 0, sources = 0, edges = 0;
   const std::int64_t* offsets = nullptr;  // (targets + 1): row i is [offsets[i], offsets[i + 1])
   const std::int32_t* source = nullptr;   // (E)
   const std::int64_t* reverse_offsets = nullptr;  // (sources + 1)

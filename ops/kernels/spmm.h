@@ -7,19 +7,19 @@
 #include <lipgrad/core/kernel.h>
 
 LIPGRAD_KERNELS(
-    // y(rows, features) = A x. Entry e of A stands in column columns[e] and has the value
-    // values[order[e]], where a null `order` stands for the identity and null `values` for ones.
-    // (The transposed product reads the values of A through the order of its reverse pattern.) Rows
-    // of x and y start ldx and ldy elements after one another. A row's terms are added in their
-    // order; a row without entries is zero.
+    // y(rows, features) = A x with a (rows, cols) A of nnz entries. Entry e of A stands in column
+    // columns[e] and has the value values[order[e]], where a null `order` stands for the identity
+    // and null `values` for ones. (The transposed product reads the values of A through the order
+    // of its reverse pattern.) Rows of x and y start ldx and ldy elements after one another. A
+    // row's terms are added in their order; a row without entries is zero.
     template <class T>
-    void spmm(std::int64_t rows, std::int64_t features, const std::int64_t* offsets,
-              const std::int32_t* columns, const std::int64_t* order, const T* values, const T* x,
-              std::int64_t ldx, T* y, std::int64_t ldy);
+    void spmm(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
+              const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
+              const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy);
 
     // gvalues[e] = <gy row of e, x row columns[e]>: the gradient of A's values, and the scores of
     // pairs of rows (sddmm).
     template <class T>
-    void spmm_backward_values(std::int64_t rows, std::int64_t features, const std::int64_t* offsets,
-                              const std::int32_t* columns, const T* gy, std::int64_t ldgy,
-                              const T* x, std::int64_t ldx, T* gvalues);)
+    void spmm_backward_values(std::int64_t rows, std::int64_t nnz, std::int64_t features,
+                              const std::int64_t* offsets, const std::int32_t* columns, const T* gy,
+                              std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues);)

@@ -179,9 +179,9 @@ void for_row_blocks(std::int64_t rows, std::int64_t features, const std::int64_t
 }  // namespace
 
 template <class T>
-void spmm(std::int64_t rows, std::int64_t features, const std::int64_t* offsets,
-          const std::int32_t* columns, const std::int64_t* order, const T* values, const T* x,
-          std::int64_t ldx, T* y, std::int64_t ldy) {
+void spmm(std::int64_t rows, std::int64_t, std::int64_t, std::int64_t features,
+          const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
+          const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {
   const auto kernel = spmm_rows_of(T());
   for_row_blocks(rows, features, offsets, [&](std::int64_t begin, std::int64_t end) {
     kernel(begin, end, features, offsets, columns, order, values, x, ldx, y, ldy);
@@ -189,21 +189,22 @@ void spmm(std::int64_t rows, std::int64_t features, const std::int64_t* offsets,
 }
 
 template <class T>
-void spmm_backward_values(std::int64_t rows, std::int64_t features, const std::int64_t* offsets,
-                          const std::int32_t* columns, const T* gy, std::int64_t ldgy, const T* x,
-                          std::int64_t ldx, T* gvalues) {
+void spmm_backward_values(std::int64_t rows, std::int64_t, std::int64_t features,
+                          const std::int64_t* offsets, const std::int32_t* columns, const T* gy,
+                          std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
   const auto kernel = dot_rows_of(T());
   for_row_blocks(rows, features, offsets, [&](std::int64_t begin, std::int64_t end) {
     kernel(begin, end, features, offsets, columns, gy, ldgy, x, ldx, gvalues);
   });
 }
 
-#define INSTANTIATE(T)                                                                         \
-  template void spmm(std::int64_t, std::int64_t, const std::int64_t*, const std::int32_t*,     \
-                     const std::int64_t*, const T*, const T*, std::int64_t, T*, std::int64_t); \
-  template void spmm_backward_values(std::int64_t, std::int64_t, const std::int64_t*,          \
-                                     const std::int32_t*, const T*, std::int64_t, const T*,    \
-                                     std::int64_t, T*);
+#define INSTANTIATE(T)                                                                            \
+  template void spmm(std::int64_t, std::int64_t, std::int64_t, std::int64_t, const std::int64_t*, \
+                     const std::int32_t*, const std::int64_t*, const T*, const T*, std::int64_t,  \
+                     T*, std::int64_t);                                                           \
+  template void spmm_backward_values(std::int64_t, std::int64_t, std::int64_t,                    \
+                                     const std::int64_t*, const std::int32_t*, const T*,          \
+                                     std::int64_t, const T*, std::int64_t, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

@@ -44,6 +44,7 @@ struct Edges {
   GatGraph view() const {
     return {targets,
             sources,
+            count(),
             offsets.data(),
             source.data(),
             reverse_offsets.data(),

@@ -45,7 +45,7 @@ void check_spmm(std::int64_t rows, std::int64_t cols, std::int64_t features, boo
   for (std::int64_t e = 0; e < a.nnz(); ++e) order[e] = a.nnz() - 1 - e;
   const auto run = [&] {
     std::vector<T> y(rows * ldy + 1, T(77));
-    cpu::spmm<T>(rows, features, a.offsets.data(), a.columns.data(),
+    cpu::spmm<T>(rows, cols, a.nnz(), features, a.offsets.data(), a.columns.data(),
                  ordered ? order.data() : nullptr, weighted ? values.data() : nullptr, x.data(),
                  ldx, y.data(), ldy);
     return y;
@@ -80,8 +80,8 @@ void check_values(std::int64_t rows, std::int64_t cols, std::int64_t features) {
   const auto x = random_values<T>(cols * ldx + 1, 1), gy = random_values<T>(rows * ldg + 1, 2);
   const auto run = [&] {
     std::vector<T> g(a.nnz());
-    cpu::spmm_backward_values<T>(rows, features, a.offsets.data(), a.columns.data(), gy.data(), ldg,
-                                 x.data(), ldx, g.data());
+    cpu::spmm_backward_values<T>(rows, a.nnz(), features, a.offsets.data(), a.columns.data(),
+                                 gy.data(), ldg, x.data(), ldx, g.data());
     return g;
   };
   CHECK(same_on_any_threads(run));

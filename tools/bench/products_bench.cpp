@@ -75,8 +75,9 @@ void spmm_f32(benchmark::State& state) {
   const Tensor values = normal({nnz}), x = normal({cols, features});
   Tensor y = empty({rows, features});
   time(state, [&] {
-    cpu::spmm<float>(rows, features, offsets.data(), columns.data(), nullptr, values.data<float>(),
-                     x.data<float>(), features, y.mutable_data<float>(), features);
+    cpu::spmm<float>(rows, cols, nnz, features, offsets.data(), columns.data(), nullptr,
+                     values.data<float>(), x.data<float>(), features, y.mutable_data<float>(),
+                     features);
   });
   state.counters["flop/s"] = per_second(2.0 * double(nnz) * double(features));
   // What is gathered and written, were nothing in the cache.
