@@ -13,7 +13,7 @@ size_t esz(cudaDataType t) { return t == CUDA_R_64F ? 8 : 4; }
 int64_t idx(const void* p, cusparseIndexType_t t, int64_t i) { return t == CUSPARSE_INDEX_64I ? ((const int64_t*)p)[i] : ((const int32_t*)p)[i]; }
 bool dn_ok(const cusparseDnMatDescr* m, const char* w) { int64_t o = m->order == CUSPARSE_ORDER_ROW ? m->rows : m->cols, i = m->order == CUSPARSE_ORDER_ROW ? m->cols : m->rows; return !o || !i || lipgrad_emulation::check_range(m->val, ((o - 1) * m->ld + i) * esz(m->type), w); }
 bool sp_ok(const cusparseSpMatDescr* m) { return lipgrad_emulation::check_range(m->off, (m->rows + 1) * (m->offT == CUSPARSE_INDEX_64I ? 8 : 4), "csr row offsets") && (!m->nnz || (lipgrad_emulation::check_range(m->col, m->nnz * (m->colT == CUSPARSE_INDEX_64I ? 8 : 4), "csr column indices") && lipgrad_emulation::check_range(m->val, m->nnz * esz(m->type), "csr values"))); }
-void bad(const char* w) { fprintf(stderr, "cuemu: cusparse: %s\n", w); abort(); }
+void bad(const char* w) { fprintf(stderr, "emulation: cusparse: %s\n", w); abort(); }
 template <class T> T& at(const cusparseDnMatDescr* m, int64_t r, int64_t c) { return ((T*)m->val)[m->order == CUSPARSE_ORDER_ROW ? r * m->ld + c : c * m->ld + r]; }
 template <class F> void each(const cusparseSpMatDescr* A, F f) {                  // f(row, col, position)
   int64_t b = A->base, p = b;

@@ -1,28 +1,20 @@
-// cuemu: executor (one block at a time, one fiber per CUDA thread), device memory arena, streams and events.
-// Always compiled without sanitizer instrumentation; it drives the sanitizer runtimes through weak symbols.
-#include <cuda_runtime.h>
+// The executor: one block at a time, one fiber per CUDA thread.
 #include <sys/mman.h>
 #include <unistd.h>
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <map>
-#include <memory>
-#include <mutex>
-#include <new>
 #include <string>
 #include <vector>
+#include <cuda_runtime.h>
+#include "memory.h"
+#include "sanitizers.h"
+#include "state.h"
+#include "streams.h"
 
-extern "C" {  // sanitizer fiber interfaces, absent (null) when the program is not instrumented
-#define WEAK __attribute__((weak))
-WEAK void __sanitizer_start_switch_fiber(void** fake, const void* bottom, size_t size);
-WEAK void __sanitizer_finish_switch_fiber(void* fake, const void** bottom, size_t* size);
-WEAK void __asan_poison_memory_region(const volatile void*, size_t);
-WEAK void __asan_unpoison_memory_region(const volatile void*, size_t);
-WEAK void* __tsan_get_current_fiber(void); WEAK void* __tsan_create_fiber(unsigned); WEAK void __tsan_destroy_fiber(void*);
-WEAK void __tsan_switch_to_fiber(void*, unsigned); WEAK void __tsan_acquire(void*); WEAK void __tsan_release(void*);
-WEAK void __tsan_set_fiber_name(void*, const char*);
+extern "C" {
 void cuemu_switch(void** save, void* load);
 }
 // Save the callee-saved registers and FP control words on this stack, continue on the other one.
@@ -51,57 +43,11 @@ static void* make_frame(char* top, void (*entry)()) { auto sp = (uint64_t*)((uin
 
 uint3 threadIdx, blockIdx; dim3 blockDim, gridDim;
 
+
 namespace lipgrad_emulation {
 namespace {
-int env(const char* n, int d) { const char* s = getenv(n); return s ? atoi(s) : d; }
-std::recursive_mutex mu;
-using Lock = std::lock_guard<std::recursive_mutex>;
 Stats st;
-std::string msg;
-cudaError_t last_err = cudaSuccess, sticky = cudaSuccess;
-cudaError_t fail(cudaError_t e) { if (e != cudaSuccess) last_err = e; return e; }
-cudaError_t report(cudaError_t e, const std::string& m) { msg = m; fprintf(stderr, "cuemu: %s\n", m.c_str()); if (config().abort_on_error) abort(); return fail(e); }
-void poison(const void* p, size_t n) { if (__asan_poison_memory_region) __asan_poison_memory_region(p, n); }
-void unpoison(const void* p, size_t n) { if (__asan_unpoison_memory_region) __asan_unpoison_memory_region(p, n); }
-
-// ---------------------------------------------------------------- device memory arena
-constexpr size_t kArena = size_t(16) << 30, kAlign = 256, kQuarantine = size_t(64) << 20;
-char* arena = nullptr; size_t bump = 0, quarantined = 0; int device_depth = 0;
-std::map<char*, size_t> live_mem, pinned; std::deque<std::pair<char*, size_t>> freed; std::multimap<size_t, char*> reusable;
 size_t page_up(size_t n) { return (n + 4095) & ~size_t(4095); }
-// Host code must not reach device memory. mprotect walks the touched pages, so this is given up (left open) once the arena
-// has grown over kMprotectMax.
-constexpr size_t kMprotectMax = size_t(32) << 20; bool opened_for_good = false;
-void set_prot(bool rw) {
-  if (!bump || opened_for_good) return;
-  if (bump > kMprotectMax) { opened_for_good = true; rw = true; }
-  mprotect(arena, page_up(bump), rw ? PROT_READ | PROT_WRITE : PROT_NONE);
-}
-struct DeviceMode {       // device memory is reachable only inside one of these
-  DeviceMode() { if (device_depth++ == 0 && config().protect) set_prot(true); }
-  ~DeviceMode() { if (--device_depth == 0 && config().protect) set_prot(false); }
-};
-void* dev_alloc(size_t n) {
-  if (!arena) arena = (char*)mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  size_t r = (n + kAlign - 1) / kAlign * kAlign + kAlign;      // at least one 256-byte redzone behind every allocation
-  char* p;
-  while (quarantined > kQuarantine) { auto f = freed.front(); freed.pop_front(); quarantined -= f.second; reusable.emplace(f.second, f.first); }
-  DeviceMode d;
-  if (auto it = reusable.find(r); it != reusable.end()) { p = it->second; reusable.erase(it); }
-  else {
-    if (bump + r + kAlign > kArena) return nullptr;
-    if (bump == 0) bump = kAlign;
-    size_t old = bump == kAlign ? 0 : page_up(bump); p = arena + bump; bump += r;
-    if (page_up(bump) > old) mprotect(arena + old, page_up(bump) - old, PROT_READ | PROT_WRITE);
-  }
-  unpoison(p, n); if (config().poison) memset(p, 0xFF, n);
-  poison(p + n, r - n); live_mem[p] = n; return p;
-}
-std::map<char*, size_t>::iterator find_in(std::map<char*, size_t>& m, const void* p) {
-  auto it = m.upper_bound((char*)p); if (it == m.begin()) return m.end(); --it;
-  return (char*)p <= it->first + it->second ? it : m.end();
-}
-
 // ---------------------------------------------------------------- fibers and the block executor
 enum State : uint8_t { NEW, READY, RUNNING, WAITING, DONE };
 struct Stack { char* base; size_t size; };
@@ -125,7 +71,7 @@ struct Exec {
   char* smem = nullptr; size_t smem_cap = 0, smem_used = 0, smem_dirty = 0, dyn_bytes = 0, static_bytes = 0; char* dyn = nullptr; Shared shared[64]; int nshared = 0;
   Stack stacks[kMaxThreads + 1]; int pool[kMaxThreads + 1], npool = 0, nstacks = 0; size_t stack_size = 0;
 } E;
-const char* op_name(Op o) { static const char* n[] = {"?", "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync", "__all_sync", "__match_any_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync"}; return n[(int)o]; }
+const char* op_name(Op o) { static const char* n[] = {"?", "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__ballot_sync", "__any_sync", "__all_sync", "__match_any_sync", "__reduce_add_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync"}; return n[(int)o]; }
 void push(Thread* t) { t->state = t->state == NEW ? NEW : READY; E.ring[E.tail] = t->lin; if (++E.tail == E.ring.size()) E.tail = 0; }
 Thread* pop() {
   for (;;) {
@@ -218,8 +164,8 @@ void release_block_barrier() {
   if (config().order == 1) for (auto it = E.t.rbegin(); it != E.t.rend(); ++it) wake(*it); else for (auto& t : E.t) wake(t);
 }
 void resolve(Warp& w, Group& g) {
-  Thread* base = &E.t[(&w - E.w.data()) * 32]; uint64_t all = ~0ull, any = 0, add = 0; int64_t mn = INT64_MAX, mx = INT64_MIN; unsigned bal = 0;
-  for (unsigned m = g.arrived; m; m &= m - 1) { int l = __builtin_ctz(m); uint64_t v = base[l].val; all &= v; any |= v; add += v; mn = std::min(mn, (int64_t)v); mx = std::max(mx, (int64_t)v); if (v & 1) bal |= 1u << l; }
+  Thread* base = &E.t[(&w - E.w.data()) * 32]; uint64_t all = ~0ull, any = 0, add = 0; int64_t mn = INT64_MAX, mx = INT64_MIN; uint64_t umn = ~0ull, umx = 0, x = 0; unsigned bal = 0;
+  for (unsigned m = g.arrived; m; m &= m - 1) { int l = __builtin_ctz(m); uint64_t v = base[l].val; all &= v; any |= v; add += v; x ^= v; umn = std::min(umn, v); umx = std::max(umx, v); mn = std::min(mn, (int64_t)v); mx = std::max(mx, (int64_t)v); if (v & 1) bal |= 1u << l; }
   for (unsigned m = g.arrived; m; m &= m - 1) {
     int l = __builtin_ctz(m); Thread& t = base[l]; int seg = l & ~(t.width - 1), end = seg + t.width - 1, src = l;
     switch (g.op) {
@@ -231,9 +177,14 @@ void resolve(Warp& w, Group& g) {
       case Op::any: t.res = any & 1; continue;
       case Op::all: t.res = all & 1; continue;
       case Op::match_any: { unsigned r = 0; for (unsigned k = g.arrived; k; k &= k - 1) if (base[__builtin_ctz(k)].val == t.val) r |= 1u << __builtin_ctz(k); t.res = r; continue; }
-      case Op::red_add: t.res = add; continue;
-      case Op::red_min: t.res = (uint64_t)mn; continue;
-      case Op::red_max: t.res = (uint64_t)mx; continue;
+      case Op::reduce_add: t.res = add; continue;
+      case Op::reduce_min: t.res = (uint64_t)mn; continue;
+      case Op::reduce_max: t.res = (uint64_t)mx; continue;
+      case Op::reduce_umin: t.res = umn; continue;
+      case Op::reduce_umax: t.res = umx; continue;
+      case Op::reduce_and: t.res = all; continue;
+      case Op::reduce_or: t.res = any; continue;
+      case Op::reduce_xor: t.res = x; continue;
       default: continue;
     }
     if (!(g.arrived >> src & 1)) return abort_block("lane " + std::to_string(l) + " reads lane " + std::to_string(src) + ", which does not take part, in " + where(&t));
@@ -268,56 +219,31 @@ void run_block() {
   go(&E.main_sp, &E.main_fake, pop()); landed(E.main_fake);
   E.smem_dirty = E.smem_used + 128 < E.smem_cap ? E.smem_used + 128 : E.smem_cap; if (__tsan_create_fiber) E.npool = 0;
   if (__tsan_destroy_fiber) {      // TSan can only report a race with a thread that it still knows, so the last blocks' fibers stay for a while
-    static std::deque<void*> old; static const size_t keep = env("CUEMU_TSAN_FIBERS", 1024);
+    static std::deque<void*> old; static const size_t keep = environment("TSAN_FIBERS", 1024);
     for (auto& t : E.t) old.push_back(t.tsan);
     while (old.size() > keep) { __tsan_destroy_fiber(old.front()); old.pop_front(); }
   }
 }
-std::map<const void*, int> max_dyn;
-constexpr size_t kSmemDefault = 48 << 10, kSmemOptin = 227 << 10;
+std::map<std::pair<const void*, int>, int> max_dyn;
+
 
 void run_kernel(dim3 g, dim3 b, size_t dyn, const std::function<void()>& fn) {
-  DeviceMode dm; st.launches++; gridDim = g; blockDim = b;
+  DeviceAccess dm; st.launches++; gridDim = g; blockDim = b;
   int n = b.x * b.y * b.z; E.nthreads = n; E.t.resize(n); E.w.resize((n + 31) / 32); E.ring.assign(n + 1, 0); E.fn = &fn; E.dyn_bytes = dyn; E.abort = false; E.err.clear();
   for (int i = 0; i < n; i++) { E.t[i].lin = i; E.t[i].tid = {i % b.x, i / b.x % b.y, i / (b.x * b.y)}; }
-  if (!E.smem) { E.smem_cap = 2 * kSmemOptin; E.smem = (char*)mmap(nullptr, E.smem_cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+  if (!E.smem) { E.smem_cap = 2 * kSharedOptIn; E.smem = (char*)mmap(nullptr, E.smem_cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
   if (__tsan_get_current_fiber) E.main_tsan = __tsan_get_current_fiber();
   E.main_bottom = nullptr; E.rnd = 0x9E3779B97F4A7C15ull * (config().order + 7919 * st.launches + 1);
   uint64_t nb = (uint64_t)g.x * g.y * g.z; std::vector<uint64_t> order;
   if (config().order) { order.resize(nb); for (uint64_t i = 0; i < nb; i++) order[i] = config().order == 1 ? nb - 1 - i : i; if (config().order >= 2) for (uint64_t i = nb; i > 1; i--) std::swap(order[i - 1], order[E.random((unsigned)i)]); }
   for (uint64_t i = 0; i < nb && !E.abort; i++) { uint64_t k = order.empty() ? i : order[i]; blockIdx = {unsigned(k % g.x), unsigned(k / g.x % g.y), unsigned(k / ((uint64_t)g.x * g.y))}; run_block(); }
   if (__tsan_acquire) __tsan_acquire(E.done_sync);
-  if (E.abort) sticky = report(cudaErrorLaunchFailure, E.err);
+  if (E.abort) report_sticky(cudaErrorLaunchFailure, E.err);
 }
 
-// ---------------------------------------------------------------- streams
-struct StreamState { std::deque<std::function<void()>> q; uint64_t enq = 0, done = 0; bool nonblocking = false; };
-using SP = std::shared_ptr<StreamState>;
-}  // namespace
-}  // namespace lipgrad_emulation
-struct CUstream_st { lipgrad_emulation::SP s; };
-struct CUevent_st { lipgrad_emulation::SP s; uint64_t seq = 0; std::shared_ptr<double> t = std::make_shared<double>(0); };
-namespace lipgrad_emulation {
-namespace {
-SP null_stream = std::make_shared<StreamState>(); std::vector<CUstream_st*> streams;
-SP& resolve(cudaStream_t s) { return s && s != cudaStreamLegacy ? s->s : null_stream; }
-double now() { return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-void drain(SP s, uint64_t upto) { while (s->done < upto && !s->q.empty()) { auto f = std::move(s->q.front()); s->q.pop_front(); f(); s->done++; } }
-void drain_all() { drain(null_stream, ~0ull); for (auto* s : streams) drain(s->s, ~0ull); }
-void push_op(SP s, std::function<void()> f) {
-  if (s == null_stream) { for (auto* o : streams) if (!o->s->nonblocking) drain(o->s, ~0ull); } else if (!s->nonblocking) drain(null_stream, ~0ull);
-  s->enq++;
-  if (config().lazy) s->q.push_back(std::move(f)); else { f(); s->done++; }
-}
 }  // namespace
 
-Config& config() {
-  static Config c = [] { Config c; c.order = env("CUEMU_ORDER", c.order); c.lazy = env("CUEMU_LAZY", c.lazy); c.protect = env("CUEMU_PROTECT", c.protect);
-    c.strict_exit = env("CUEMU_STRICT_EXIT", c.strict_exit); c.poison = env("CUEMU_POISON", c.poison); c.abort_on_error = env("CUEMU_ABORT_ON_ERROR", c.abort_on_error); return c; }();
-  return c;
-}
 Stats& stats() { return st; }
-const char* last_message() { return msg.c_str(); }
 int block_op(Op op, int pred, const char* file, int line) {
   Thread* me = E.cur; me->op = op; me->file = file; me->line = line;
   unsigned g = E.gen & 1; if (__tsan_release) __tsan_release(E.sync + 8 * g);
@@ -342,96 +268,49 @@ uint64_t warp_op(Op op, unsigned mask, uint64_t val, int param, int width, const
   return me->res;
 }
 void fence() { if (__tsan_acquire) { static char s[8]; __tsan_acquire(s); __tsan_release(s); } }
-void* shared_mem(const void* site, size_t bytes, size_t align) {
+void* shared_memory(const void* site, size_t bytes, size_t align) {
   for (int i = 0; i < E.nshared; i++) if (E.shared[i].site == site) return E.shared[i].p;
-  if (E.static_bytes + bytes > kSmemDefault && site != &E.dyn) { abort_block("over 48 KB of static shared memory"); throw Aborted{}; }
+  if (E.static_bytes + bytes > kSharedDefault && site != &E.dyn) { abort_block("over 48 KB of static shared memory"); throw Aborted{}; }
   size_t o = (E.smem_used + 64 + align - 1) / align * align; char* p = E.smem + o;        // 64-byte redzones
   E.smem_used = o + (bytes + 7) / 8 * 8; if (site != &E.dyn) E.static_bytes += bytes;
   if (o + bytes + 64 > E.smem_cap || E.nshared == 64) { abort_block("out of shared memory"); throw Aborted{}; }
   unpoison(p, bytes); if (config().poison) fill_ff(p, bytes);
   E.shared[E.nshared].site = site; E.shared[E.nshared++].p = p; return p;
 }
-void* dynamic_shared(size_t align) { if (!E.dyn) E.dyn = (char*)shared_mem(&E.dyn, E.dyn_bytes, std::max<size_t>(align, 16)); return E.dyn; }
-bool is_device_ptr(const void* p) { Lock l(mu); return find_in(live_mem, p) != live_mem.end(); }
-bool check_range(const void* p, size_t bytes, const char* what) {
-  Lock l(mu);
-  for (auto* m : {&live_mem, &pinned}) if (auto it = find_in(*m, p); it != m->end()) {
-    if ((char*)p + bytes <= it->first + it->second) return true;
-    report(cudaErrorIllegalAddress, std::string(what) + ": needs " + std::to_string(bytes) + " bytes, the allocation has " + std::to_string(it->first + it->second - (char*)p) + " from there"); return false;
-  }
-  report(cudaErrorIllegalAddress, std::string(what) + ": not a device pointer"); return false;
+void* dynamic_shared(size_t align) { if (!E.dyn) E.dyn = (char*)shared_memory(&E.dyn, E.dyn_bytes, std::max<size_t>(align, 16)); return E.dyn; }
+
+cudaError_t set_dynamic_shared_limit(const void* kernel, int bytes) {
+  LIPGRAD_EMULATION_ENTRY;
+  if (bytes < 0 || static_cast<size_t>(bytes) > kSharedOptIn) return fail(cudaErrorInvalidValue);
+  max_dyn[{kernel, current_device()}] = bytes;
+  return cudaSuccess;
 }
-cudaError_t set_max_dyn_smem(const void* k, int bytes) { Lock l(mu); if (bytes < 0 || (size_t)bytes > kSmemOptin) return fail(cudaErrorInvalidValue); max_dyn[k] = bytes; return cudaSuccess; }
-cudaError_t enqueue_launch(const cudaLaunchConfig_t& c, const void* kernel, std::function<void()> fn) {
-  Lock l(mu); if (sticky) return sticky;
-  dim3 g = c.gridDim, b = c.blockDim; auto it = max_dyn.find(kernel); size_t lim = it == max_dyn.end() ? kSmemDefault : std::max<size_t>(it->second, kSmemDefault);
+
+cudaError_t enqueue_launch(const cudaLaunchConfig_t& c, const void* kernel,
+                           const void* const* pointers, int count, std::function<void()> run) {
+  LIPGRAD_EMULATION_ENTRY;
+  const dim3 g = c.gridDim, b = c.blockDim;
+  const auto stream = state_of(c.stream);
+  const int device = stream->device;
+  if (device != current_device())
+    return report(cudaErrorInvalidResourceHandle, "launch: the stream belongs to device " + std::to_string(device) + ", the current device is " + std::to_string(current_device()));
   if (!g.x || !g.y || !g.z || !b.x || !b.y || !b.z || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535 || b.x > 1024 || b.y > 1024 || b.z > 64 || (uint64_t)b.x * b.y * b.z > 1024)
     return report(cudaErrorInvalidConfiguration, "invalid launch: grid (" + std::to_string(g.x) + "," + std::to_string(g.y) + "," + std::to_string(g.z) + ") block (" + std::to_string(b.x) + "," + std::to_string(b.y) + "," + std::to_string(b.z) + ")");
-  if (c.dynamicSmemBytes > lim) return report(cudaErrorInvalidValue, "dynamic shared memory " + std::to_string(c.dynamicSmemBytes) + " over the kernel's limit " + std::to_string(lim));
-  push_op(resolve(c.stream), [g, b, d = c.dynamicSmemBytes, fn = std::move(fn)] { if (!sticky) run_kernel(g, b, d, fn); });
-  return sticky;
+  const auto it = max_dyn.find({kernel, device});
+  const size_t limit = it == max_dyn.end() ? kSharedDefault : std::max<size_t>(it->second, kSharedDefault);
+  if (c.dynamicSmemBytes > limit)
+    return report(cudaErrorInvalidValue, "dynamic shared memory " + std::to_string(c.dynamicSmemBytes) + " over the kernel's limit " + std::to_string(limit));
+  auto usable = [device](const std::vector<const void*>& all) {
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i] && !check_range(all[i], 0, ("kernel argument " + std::to_string(i)).c_str(), device)) return false;
+    return true;
+  };
+  std::vector<const void*> arguments(pointers, pointers + count);
+  if (!usable(arguments)) return fail(cudaErrorIllegalAddress);
+  return push(stream, {NodeKind::kernel, "kernel", [=, run = std::move(run), shared = c.dynamicSmemBytes] {
+    if (sticky_error()) return;
+    if (!usable(arguments)) { report_sticky(cudaErrorIllegalAddress, "a kernel's argument was freed before it ran"); return; }
+    run_kernel(g, b, shared, run);
+  }});
 }
-cudaError_t enqueue_host(cudaStream_t s, const char*, std::function<void()> f) { Lock l(mu); if (sticky) return sticky; push_op(resolve(s), [f = std::move(f)] { DeviceMode d; f(); }); return sticky; }
 }  // namespace lipgrad_emulation
-
-// ------------------------------------------------------------------ CUDA runtime entry points
-using namespace lipgrad_emulation;
-#define API Lock l_(mu); if (sticky) return sticky
-const char* cudaGetErrorName(cudaError_t e) { return e == cudaSuccess ? "cudaSuccess" : "cudaError"; }
-const char* cudaGetErrorString(cudaError_t e) {
-  switch (e) { case cudaSuccess: return "no error"; case cudaErrorInvalidValue: return "invalid argument"; case cudaErrorMemoryAllocation: return "out of memory"; case cudaErrorInvalidConfiguration: return "invalid configuration argument";
-    case cudaErrorIllegalAddress: return "an illegal memory access was encountered"; case cudaErrorLaunchFailure: return "unspecified launch failure"; case cudaErrorNotReady: return "device not ready"; default: return "cuda error"; }
-}
-cudaError_t cudaGetLastError() { Lock l(mu); cudaError_t e = sticky ? sticky : last_err; last_err = cudaSuccess; return e; }
-cudaError_t cudaPeekAtLastError() { Lock l(mu); return sticky ? sticky : last_err; }
-cudaError_t cudaDeviceReset() { Lock l(mu); sticky = last_err = cudaSuccess; return cudaSuccess; }
-cudaError_t cudaMalloc(void** p, size_t n) { API; if (!p) return fail(cudaErrorInvalidValue); *p = nullptr; if (!n) return cudaSuccess; *p = dev_alloc(n); return *p ? cudaSuccess : fail(cudaErrorMemoryAllocation); }
-static cudaError_t do_free(void* p) {
-  auto it = live_mem.find((char*)p); if (it == live_mem.end()) return report(cudaErrorInvalidValue, "cudaFree of a pointer that cudaMalloc did not return (or freed twice)");
-  size_t r = (it->second + kAlign - 1) / kAlign * kAlign + kAlign; if (config().poison) { DeviceMode d; memset(p, 0xFF, it->second); } poison(p, r);
-  live_mem.erase(it); freed.emplace_back((char*)p, r); quarantined += r; return cudaSuccess;
-}
-cudaError_t cudaFree(void* p) { API; if (!p) return cudaSuccess; drain_all(); return do_free(p); }
-cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) { return cudaMalloc(p, n); }
-cudaError_t cudaFreeAsync(void* p, cudaStream_t s) { API; if (p) push_op(resolve(s), [p] { do_free(p); }); return cudaSuccess; }
-cudaError_t cudaMallocHost(void** p, size_t n) { API; *p = aligned_alloc(64, (n + 63) / 64 * 64 + 64); pinned[(char*)*p] = n; return cudaSuccess; }
-cudaError_t cudaFreeHost(void* p) { API; drain_all(); if (!p) return cudaSuccess; if (!pinned.erase((char*)p)) return fail(cudaErrorInvalidValue); free(p); return cudaSuccess; }
-static cudaError_t copy(void* d, const void* s, size_t n, cudaMemcpyKind k, cudaStream_t str, bool sync) {
-  API; if (!n) return cudaSuccess;
-  bool dd = is_device_ptr(d), sd = is_device_ptr(s);
-  if (k == cudaMemcpyDefault) k = (cudaMemcpyKind)((sd ? 2 : 0) + (dd ? 1 : 0));
-  if (dd != (k & 1) || sd != (k >> 1)) return report(cudaErrorInvalidValue, "cudaMemcpy: kind does not match the pointers");
-  if ((dd && !check_range(d, n, "cudaMemcpy dst")) || (sd && !check_range(s, n, "cudaMemcpy src"))) return fail(cudaErrorInvalidValue);
-  SP st = resolve(str); bool pageable = (!dd && find_in(pinned, d) == pinned.end()) || (!sd && find_in(pinned, s) == pinned.end());
-  if (config().lazy && !sync && pageable && k == cudaMemcpyHostToDevice) {         // pageable source is staged before the call returns
-    std::vector<char> tmp((const char*)s, (const char*)s + n); push_op(st, [d, n, tmp = std::move(tmp)] { DeviceMode m; memcpy(d, tmp.data(), n); });
-  } else push_op(st, [d, s, n] { DeviceMode m; memcpy(d, s, n); });
-  if (sync || (pageable && k == cudaMemcpyDeviceToHost)) drain(st, ~0ull);
-  return sticky;
-}
-cudaError_t cudaMemcpy(void* d, const void* s, size_t n, cudaMemcpyKind k) { return copy(d, s, n, k, 0, true); }
-cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind k, cudaStream_t st) { return copy(d, s, n, k, st, false); }
-cudaError_t cudaMemsetAsync(void* d, int v, size_t n, cudaStream_t s) { API; if (!n) return cudaSuccess; if (!check_range(d, n, "cudaMemset")) return fail(cudaErrorInvalidValue); push_op(resolve(s), [=] { DeviceMode m; memset(d, v, n); }); return cudaSuccess; }
-cudaError_t cudaMemset(void* d, int v, size_t n) { cudaError_t e = cudaMemsetAsync(d, v, n, 0); if (!e) { Lock l(mu); drain(null_stream, ~0ull); } return e; }
-cudaError_t cudaMemGetInfo(size_t* f, size_t* t) { API; *t = kArena; *f = kArena - bump; return cudaSuccess; }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned fl) { API; *s = new CUstream_st{std::make_shared<StreamState>()}; (*s)->s->nonblocking = fl & cudaStreamNonBlocking; streams.push_back(*s); return cudaSuccess; }
-cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, 0); }
-cudaError_t cudaStreamDestroy(cudaStream_t s) { API; drain(s->s, ~0ull); streams.erase(std::find(streams.begin(), streams.end(), s)); delete s; return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t s) { API; drain(resolve(s), ~0ull); return sticky; }
-cudaError_t cudaStreamQuery(cudaStream_t s) { API; SP p = resolve(s); drain(p, p->done + 1); return p->q.empty() ? sticky : cudaErrorNotReady; }
-cudaError_t cudaDeviceSynchronize() { API; drain_all(); return sticky; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { API; *e = new CUevent_st; return cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t* e) { return cudaEventCreateWithFlags(e, 0); }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { API; delete e; return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { API; e->s = resolve(s); push_op(e->s, [t = e->t] { *t = now(); }); e->seq = e->s->enq; return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t e) { API; if (e->s) drain(e->s, e->seq); return sticky; }
-cudaError_t cudaEventQuery(cudaEvent_t e) { API; if (!e->s) return cudaSuccess; if (e->s->done < e->seq) drain(e->s, e->s->done + 1); return e->s->done >= e->seq ? sticky : cudaErrorNotReady; }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) { API; *ms = float(*b->t - *a->t); return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) { API; if (e->s) push_op(resolve(s), [es = e->s, seq = e->seq] { drain(es, seq); }); return cudaSuccess; }
-cudaError_t cudaGetDeviceCount(int* n) { *n = 1; return cudaSuccess; }
-cudaError_t cudaGetDevice(int* d) { *d = 0; return cudaSuccess; }
-cudaError_t cudaSetDevice(int d) { return d == 0 ? cudaSuccess : fail(cudaErrorInvalidDevice); }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) { memset(p, 0, sizeof *p); strcpy(p->name, "cuemu (host)"); p->totalGlobalMem = kArena; p->sharedMemPerBlock = kSmemDefault; p->sharedMemPerBlockOptin = kSmemOptin; p->warpSize = 32; p->maxThreadsPerBlock = 1024; p->major = 9; p->minor = 0; p->multiProcessorCount = 4; p->l2CacheSize = 1 << 20; return cudaSuccess; }
-cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) { *v = a == cudaDevAttrMaxThreadsPerBlock ? 1024 : a == cudaDevAttrMultiProcessorCount ? 4 : a == cudaDevAttrComputeCapabilityMajor ? 9 : a == cudaDevAttrMaxSharedMemoryPerBlockOptin ? int(kSmemOptin) : 0; return cudaSuccess; }
-cudaError_t cudaRuntimeGetVersion(int* v) { *v = 13000; return cudaSuccess; }
-cudaError_t cudaDriverGetVersion(int* v) { *v = 13000; return cudaSuccess; }
