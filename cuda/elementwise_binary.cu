@@ -1,98 +1,10 @@
 #include <lipgrad/ops/kernels/elementwise.h>
 #include <lipgrad/ops/kernels/functors.h>
 
-#include "vectors.cuh"
+#include "broadcast.cuh"
 
 namespace lipgrad::cuda {
 namespace {
-
-// offset[k] = where operand k has element i of the broadcast shape, which has rank >= 1.
-template <int operands>
-__device__ __forceinline__ void find(const Broadcast& shape, std::int64_t i,
-                                     std::int64_t (&offset)[operands]) {
-#pragma unroll
-  for (int k = 0; k < operands; ++k) offset[k] = 0;
-  if (shape.numel <= 0x7fffffff) {  // divisions of 64 bits cost four times as much
-    unsigned rest = static_cast<unsigned>(i);
-    for (int d = shape.rank - 1; d > 0; --d) {
-      const unsigned size = static_cast<unsigned>(shape.size[d]), up = rest / size;
-      const std::int64_t index = rest - up * size;
-#pragma unroll
-      for (int k = 0; k < operands; ++k) offset[k] += index * shape.stride[k][d];
-      rest = up;
-    }
-    i = rest;
-  } else {
-    for (int d = shape.rank - 1; d > 0; --d) {
-      const std::int64_t up = i / shape.size[d], index = i - up * shape.size[d];
-#pragma unroll
-      for (int k = 0; k < operands; ++k) offset[k] += index * shape.stride[k][d];
-      i = up;
-    }
-  }
-#pragma unroll
-  for (int k = 0; k < operands; ++k) offset[k] += i * shape.stride[k][0];
-}
-
-// The elements at x, or the first of them throughout.
-template <class T>
-__device__ __forceinline__ Pack<T> load_or_repeat(const T* x, std::int64_t stride) {
-  if (stride != 0) return load(x);
-  Pack<T> pack;
-  const T value = *x;
-#pragma unroll
-  for (int k = 0; k < Pack<T>::size; ++k) pack.v[k] = value;
-  return pack;
-}
-
-// y = f(u, v), or f(u, v, w), over a broadcast shape of rank >= 1. Where `vector` no pack of the
-// result leaves a row of the innermost dimension, and packs of operands are aligned.
-template <class F, class T>
-__global__ void broadcast2_kernel(F f, const __grid_constant__ Broadcast shape, bool vector,
-                                  const T* u, const T* v, T* y) {
-  const Piece<T> piece(shape.numel, vector);
-  std::int64_t offset[2];
-  if (vector) {
-    const std::int64_t i = piece.base + static_cast<int>(threadIdx.x) * piece.size;
-    if (i >= shape.numel) return;
-    const int last = shape.rank - 1;
-    find(shape, i, offset);
-    Pack<T> a = load_or_repeat(u + offset[0], shape.stride[0][last]);
-    const Pack<T> b = load_or_repeat(v + offset[1], shape.stride[1][last]);
-#pragma unroll
-    for (int k = 0; k < piece.size; ++k) a.v[k] = f(a.v[k], b.v[k]);
-    store(y + i, a);
-    return;
-  }
-  for (int k = 0; k < piece.size && piece.at(k) < shape.numel; ++k) {
-    find(shape, piece.at(k), offset);
-    y[piece.at(k)] = f(u[offset[0]], v[offset[1]]);
-  }
-}
-
-template <class F, class T>
-__global__ void broadcast3_kernel(F f, const __grid_constant__ Broadcast shape, bool vector,
-                                  const T* u, const T* v, const T* w, T* y) {
-  const Piece<T> piece(shape.numel, vector);
-  std::int64_t offset[3];
-  if (vector) {
-    const std::int64_t i = piece.base + static_cast<int>(threadIdx.x) * piece.size;
-    if (i >= shape.numel) return;
-    const int last = shape.rank - 1;
-    find(shape, i, offset);
-    Pack<T> a = load_or_repeat(u + offset[0], shape.stride[0][last]);
-    const Pack<T> b = load_or_repeat(v + offset[1], shape.stride[1][last]);
-    const Pack<T> c = load_or_repeat(w + offset[2], shape.stride[2][last]);
-#pragma unroll
-    for (int k = 0; k < piece.size; ++k) a.v[k] = f(a.v[k], b.v[k], c.v[k]);
-    store(y + i, a);
-    return;
-  }
-  for (int k = 0; k < piece.size && piece.at(k) < shape.numel; ++k) {
-    find(shape, piece.at(k), offset);
-    y[piece.at(k)] = f(u[offset[0]], v[offset[1]], w[offset[2]]);
-  }
-}
 
 // y = condition ? u : v over the broadcast shape (rank >= 1); null operands are zeros.
 template <class T>
@@ -112,46 +24,6 @@ __global__ void where_kernel(const __grid_constant__ Broadcast shape, const std:
   }
 }
 
-// A single element as a dimension of size 1, so that the rank is never 0.
-Broadcast with_rank(Broadcast shape) {
-  if (shape.rank > 0) return shape;
-  shape = Broadcast(1);
-  for (int k = 0; k < Broadcast::max_operands; ++k) shape.stride[k][0] = 0;
-  return shape;
-}
-
-// Whether operand k can be read in packs along the innermost dimension.
-template <class T>
-bool in_packs(const Broadcast& shape, int k, const T* x) {
-  const int last = shape.rank - 1;
-  if (shape.stride[k][last] == 0) return true;
-  for (int d = 0; d < last; ++d)
-    if (shape.stride[k][d] % Pack<T>::size != 0) return false;
-  return aligned(x);
-}
-
-template <class F, class T>
-void run(F f, const Broadcast& given, const T* u, const T* v, T* y) {
-  const Broadcast shape = with_rank(given);
-  if (shape.rank == 1) {
-    return map2(f, shape.numel, u, static_cast<int>(shape.stride[0][0]), v,
-                static_cast<int>(shape.stride[1][0]), y);
-  }
-  const bool vector = shape.size[shape.rank - 1] % Pack<T>::size == 0 && aligned(y) &&
-                      in_packs(shape, 0, u) && in_packs(shape, 1, v);
-  launch(broadcast2_kernel<F, T>, blocks_for(shape.numel, Piece<T>::block), kMapThreads, 0, f,
-         shape, vector, u, v, y);
-}
-
-template <class F, class T>
-void run(F f, const Broadcast& given, const T* u, const T* v, const T* w, T* y) {
-  const Broadcast shape = with_rank(given);
-  const bool vector = shape.size[shape.rank - 1] % Pack<T>::size == 0 && aligned(y) &&
-                      in_packs(shape, 0, u) && in_packs(shape, 1, v) && in_packs(shape, 2, w);
-  launch(broadcast3_kernel<F, T>, blocks_for(shape.numel, Piece<T>::block), kMapThreads, 0, f,
-         shape, vector, u, v, w, y);
-}
-
 }  // namespace
 
 template <class T>
@@ -159,19 +31,19 @@ void binary(Binary op, const Broadcast& shape, const T* u, const T* v, T* y) {
   using namespace scalar;
   switch (op) {
     case Binary::add:
-      return run(Add{0, 0}, shape, u, v, y);
+      return broadcast(Add{0, 0}, shape, u, v, y);
     case Binary::sub:
-      return run(Sub{0, 0}, shape, u, v, y);
+      return broadcast(Sub{0, 0}, shape, u, v, y);
     case Binary::mul:
-      return run(Mul{0, 0}, shape, u, v, y);
+      return broadcast(Mul{0, 0}, shape, u, v, y);
     case Binary::div:
-      return run(Div{0, 0}, shape, u, v, y);
+      return broadcast(Div{0, 0}, shape, u, v, y);
     case Binary::pow:
-      return run(Pow{0, 0}, shape, u, v, y);
+      return broadcast(Pow{0, 0}, shape, u, v, y);
     case Binary::minimum:
-      return run(Minimum{0, 0}, shape, u, v, y);
+      return broadcast(Minimum{0, 0}, shape, u, v, y);
     case Binary::maximum:
-      return run(Maximum{0, 0}, shape, u, v, y);
+      return broadcast(Maximum{0, 0}, shape, u, v, y);
   }
 }
 
@@ -182,15 +54,17 @@ void binary_backward(Binary op, int which, const Broadcast& shape, const T* u, c
   const bool first = which == 0;
   switch (op) {
     case Binary::div:
-      return first ? run(DivFirst{}, shape, u, v, gy, g) : run(DivSecond{}, shape, u, v, gy, g);
+      return first ? broadcast(DivFirst{}, shape, u, v, gy, g)
+                   : broadcast(DivSecond{}, shape, u, v, gy, g);
     case Binary::pow:
-      return first ? run(PowFirst{}, shape, u, v, gy, g) : run(PowSecond{}, shape, u, v, gy, g);
+      return first ? broadcast(PowFirst{}, shape, u, v, gy, g)
+                   : broadcast(PowSecond{}, shape, u, v, gy, g);
     case Binary::minimum:
-      return first ? run(MinimumFirst{}, shape, u, v, gy, g)
-                   : run(MinimumSecond{}, shape, u, v, gy, g);
+      return first ? broadcast(MinimumFirst{}, shape, u, v, gy, g)
+                   : broadcast(MinimumSecond{}, shape, u, v, gy, g);
     case Binary::maximum:
-      return first ? run(MaximumFirst{}, shape, u, v, gy, g)
-                   : run(MaximumSecond{}, shape, u, v, gy, g);
+      return first ? broadcast(MaximumFirst{}, shape, u, v, gy, g)
+                   : broadcast(MaximumSecond{}, shape, u, v, gy, g);
     default:
       return;  // their gradients are products and copies
   }
