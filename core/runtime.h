@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <lipgrad/core/cuda_graph.h>
 #include <lipgrad/core/kernels/accumulate.h>
 #include <lipgrad/core/memory.h>
 #include <lipgrad/core/tensor.h>
@@ -40,6 +41,7 @@ memory::Counters memory_counters(int index);
 void reset_memory_peak(int index);
 void release_memory(int index);
 CudaStatus query_status();
+std::unique_ptr<CudaGraph::Recorder> make_recorder(int index);
 }  // namespace cuda
 
 }  // namespace lipgrad

@@ -95,6 +95,9 @@ int multiprocessors() { return context().multiprocessors; }
 Faults* faults() { return context().faults; }
 
 void synchronize(Context& c) {
+  LIPGRAD_CHECK(!c.recording,
+                "cuda: a value was read within a step that is recorded as a CUDA graph; read it "
+                "after the step, or run without the graph");
   check(cudaMemcpyAsync(c.host_faults, c.faults, sizeof(Faults), cudaMemcpyDeviceToHost, c.stream),
         "cudaMemcpyAsync");
   check(cudaStreamSynchronize(c.stream), "synchronize");

@@ -14,6 +14,7 @@ namespace lipgrad::cuda {
 
 class Pool;
 class Staging;
+class Recording;
 struct Libraries;
 
 // Made when a device is first used, and kept to the end of the program: tensors of static duration
@@ -28,6 +29,7 @@ struct Context {
   std::unique_ptr<Staging> staging;
   std::unique_ptr<Libraries> libraries;  // cuBLAS, cuSPARSE; made when first used
   std::mutex mutex;                      // of `staging` and `libraries`
+  Recording* recording = nullptr;        // while a CUDA graph is recorded
 };
 
 // Of the thread's current device.

@@ -73,15 +73,24 @@ void Pool::give(void* data, std::int64_t bytes) noexcept {
   const std::int64_t block = block_size(bytes);
   const std::lock_guard lock(mutex_);
   counters_.live -= bytes;
-  if (caches()) {
+  if (caches() || kept_) {
     try {
-      free_[block].push_back(data);
-      counters_.cached += block;
+      if (caches()) {
+        free_[block].push_back(data);
+        counters_.cached += block;
+      } else {
+        kept_->push_back(data);
+      }
       return;
     } catch (const std::bad_alloc&) {  // then it goes back now
     }
   }
   cudaFree(data);
+}
+
+void Pool::keep(std::vector<void*>* kept) {
+  const std::lock_guard lock(mutex_);
+  kept_ = kept;
 }
 
 void Pool::release() {

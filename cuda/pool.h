@@ -20,6 +20,9 @@ class Pool {
   // Error when memory runs out, with the counters and the largest saved tensors.
   void* take(std::int64_t bytes);
   void give(void* data, std::int64_t bytes) noexcept;
+  // Until keep(nullptr), memory given back that is not cached goes here instead of to the driver:
+  // for work that is recorded now and runs later.
+  void keep(std::vector<void*>* kept);
   // Hands unused blocks back to the driver.
   void release();
 
@@ -32,6 +35,7 @@ class Pool {
   const int device_;
   mutable std::mutex mutex_;
   std::map<std::int64_t, std::vector<void*>> free_;  // by size of block
+  std::vector<void*>* kept_ = nullptr;
   memory::Counters counters_;
 };
 

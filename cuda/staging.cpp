@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "context.h"
+#include "recording.h"
 
 namespace lipgrad::cuda {
 
@@ -68,13 +69,15 @@ void Staging::download(cudaStream_t stream, void* to, const void* from, std::int
 
 void upload(void* to, const void* from, std::int64_t bytes) {
   Context& c = context();
+  if (bytes == 0) return;
+  if (c.recording) return c.recording->upload(to, from, bytes);
   const std::lock_guard lock(c.mutex);
   c.staging->upload(c.stream, to, from, bytes);
 }
 
 void download(void* to, const void* from, std::int64_t bytes) {
   Context& c = context();
-  {
+  if (!c.recording) {
     const std::lock_guard lock(c.mutex);
     c.staging->download(c.stream, to, from, bytes);
   }

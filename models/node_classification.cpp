@@ -2,18 +2,19 @@
 
 namespace lipgrad {
 
-std::vector<Metric> measure_node_classification(const Tensor& logits, const NodeData& data) {
-  std::vector<Metric> metrics;
+std::vector<Measurement> measure_node_classification(const Tensor& logits, const NodeData& data) {
+  std::vector<Measurement> metrics;
   const auto has = [](const Tensor& rows) { return rows.defined() && rows.numel() > 0; };
-  if (has(data.train))
-    metrics.push_back({"train_accuracy", accuracy(logits, data.labels, data.train)});
-  if (has(data.val)) {
-    metrics.push_back({"valid_accuracy", accuracy(logits, data.labels, data.val)});
+  const auto accuracy = [&](const char* name, const Tensor& rows) {
     metrics.push_back(
-        {"valid_loss", cross_entropy(logits, data.labels, {.rows = data.val}).item()});
+        {name, correct(logits, data.labels, rows), static_cast<double>(rows.numel())});
+  };
+  if (has(data.train)) accuracy("train_accuracy", data.train);
+  if (has(data.val)) {
+    accuracy("valid_accuracy", data.val);
+    metrics.push_back({"valid_loss", cross_entropy(logits, data.labels, {.rows = data.val})});
   }
-  if (has(data.test))
-    metrics.push_back({"test_accuracy", accuracy(logits, data.labels, data.test)});
+  if (has(data.test)) accuracy("test_accuracy", data.test);
   return metrics;
 }
 

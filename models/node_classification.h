@@ -9,7 +9,7 @@ namespace lipgrad {
 
 // "train_accuracy", "valid_accuracy", "valid_loss" and "test_accuracy" of logits (N, C); parts of
 // the split that are empty are left out.
-std::vector<Metric> measure_node_classification(const Tensor& logits, const NodeData& data);
+std::vector<Measurement> measure_node_classification(const Tensor& logits, const NodeData& data);
 
 // The task of fitting model.forward(graph, features, mode) -> logits (N, C) to the labels of the
 // training nodes by cross-entropy, full batch. The model and the data must outlive it.

@@ -10,6 +10,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/checkpoint.h>
+#include <lipgrad/core/cuda_graph.h>
 #include <lipgrad/core/events.h>
 #include <lipgrad/core/log.h>
 #include <lipgrad/core/tape.h>
@@ -41,6 +42,12 @@ bool is_better(Selection select, const std::vector<Metric>& now, const std::vect
   const double accuracy = value_of(now, "valid_accuracy"),
                best_accuracy = value_of(best, "valid_accuracy");
   return accuracy > best_accuracy || (accuracy == best_accuracy && loss < best_loss);
+}
+
+// The device of the model's first parameter.
+Device device_of(const Module& model) {
+  const std::vector<Parameter*> parameters = model.parameters();
+  return parameters.empty() ? cpu_device : parameters[0]->value().device();
 }
 
 // The parameters and buffers of a module, copied.
@@ -98,10 +105,11 @@ std::string differences(const std::string& saved, const std::string& ours) {
   return text;
 }
 
-void advance(Schedule* schedule, const std::vector<Metric>& metrics) {
+// metrics: null in epochs without an evaluation.
+void advance(Schedule* schedule, const std::vector<Metric>* metrics) {
   if (auto* rate = dynamic_cast<LrSchedule*>(schedule)) rate->step();
-  if (auto* plateau = dynamic_cast<ReduceOnPlateau*>(schedule))
-    plateau->step(value_of(metrics, "valid_loss"));
+  if (auto* plateau = dynamic_cast<ReduceOnPlateau*>(schedule); plateau && metrics)
+    plateau->step(value_of(*metrics, "valid_loss"));
 }
 
 double median(std::vector<double> values) {
@@ -117,6 +125,9 @@ class Trainer {
       : task_(task), optimizer_(optimizer), schedule_(schedule), rng_(rng), options_(options) {
     LIPGRAD_CHECK(options.epochs >= 0, "train: the number of epochs must be >= 0, got {}",
                   options.epochs);
+    LIPGRAD_CHECK(options.evaluate_every >= 1, "train: evaluate_every must be >= 1, got {}",
+                  options.evaluate_every);
+    if (options.cuda_graph) graph_.emplace(device_of(task.model));
     LIPGRAD_CHECK(options.checkpoint_every >= 1, "train: checkpoint_every must be >= 1, got {}",
                   options.checkpoint_every);
     LIPGRAD_CHECK(options.log_gradients_every >= 0,
@@ -155,11 +166,15 @@ class Trainer {
     std::int64_t since_checkpoint = 0;
     while (!finished() && !result_.interrupted) {
       const auto began = std::chrono::steady_clock::now();
-      const double loss = step();
-      ++result_.epochs;
-      result_.last = task_.evaluate();
-      advance(schedule_, result_.last);
-      if (is_better(options_.select, result_.last, result_.best)) {
+      Pending pending = step();
+      pending.epoch = ++result_.epochs;
+      const bool evaluate =
+          result_.epochs % options_.evaluate_every == 0 || result_.epochs >= options_.epochs;
+      if (evaluate) result_.last = read(task_.evaluate());
+      advance(schedule_, evaluate ? &result_.last : nullptr);
+      pending.lr = optimizer_.lr();
+      pending_.push_back(std::move(pending));
+      if (evaluate && is_better(options_.select, result_.last, result_.best)) {
         result_.best = result_.last;
         result_.best_epoch = result_.epochs;
         if (options_.select != Selection::last) best_weights_.emplace(task_.model);
@@ -167,13 +182,15 @@ class Trainer {
       }
       seconds.push_back(
           std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
-      report(loss, progress);
+      if (evaluate) report(true, progress);
       result_.interrupted = options_.interrupted && options_.interrupted();
       if (++since_checkpoint >= options_.checkpoint_every && !finished() && !result_.interrupted) {
+        report(evaluate, progress);
         save();
         since_checkpoint = 0;
       }
     }
+    report(false, progress);
     if (progress) progress->finish();
     if (since_checkpoint > 0) save();
     if (events_) events_->flush();
@@ -189,39 +206,65 @@ class Trainer {
            (options_.patience > 0 && result_.epochs - result_.best_epoch >= options_.patience);
   }
 
-  double step() {
-    Tape tape;
-    const Tensor loss = task_.loss(Mode::train(rng_));
-    const double value = loss.item();
-    LIPGRAD_CHECK(std::isfinite(value),
-                  "train: the loss is {} in epoch {}; try a smaller learning rate", value,
-                  result_.epochs + 1);
-    tape.backward(loss);
-    gradients_.reset();
-    if (log_ && options_.log_gradients_every > 0 &&
-        result_.epochs % options_.log_gradients_every == 0)
-      gradients_ = grad_norms(task_.model);
-    optimizer_.step();
-    optimizer_.zero_grad();
-    return value;
+  // What an epoch leaves to be reported.
+  struct Pending {
+    Tensor loss;  // on the device
+    std::optional<GradNorms> gradients;
+    std::int64_t epoch = 0;
+    double lr = 0;
+  };
+
+  Pending step() {
+    Pending pending;
+    const bool log_gradients = log_ && options_.log_gradients_every > 0 &&
+                               result_.epochs % options_.log_gradients_every == 0;
+    const auto run = [&] {
+      Tape tape;
+      const Tensor loss = task_.loss(Mode::train(rng_));
+      pending.loss = loss.detach();
+      // On the CPU the loss is known now, and a bad one costs the weights nothing.
+      if (loss.device().is_cpu()) check_loss(loss.item(), result_.epochs + 1);
+      tape.backward(loss);
+      if (log_gradients) pending.gradients = grad_norms(task_.model);
+      optimizer_.step();
+      optimizer_.zero_grad();
+    };
+    if (graph_ && !log_gradients)
+      graph_->run(run);
+    else
+      run();
+    return pending;
   }
 
-  void report(double loss, std::optional<Progress>& progress) {
-    std::vector<LogValue> values{{"loss", loss}};
-    for (const Metric& metric : result_.last) values.emplace_back(metric.name, metric.value);
-    if (progress) progress->update(result_.epochs, values);
-    if (!log_) return;
-    values.emplace_back("lr", optimizer_.lr());
-    if (gradients_) {
-      values.emplace_back("gradient_norm", gradients_->total);
-      for (const auto& [path, norm] : gradients_->parameters)
-        values.emplace_back("gradient_norm/" + path, norm);
+  static void check_loss(double loss, std::int64_t epoch) {
+    LIPGRAD_CHECK(std::isfinite(loss),
+                  "train: the loss is {} in epoch {}; try a smaller learning rate", loss, epoch);
+  }
+
+  // Reads and logs the epochs since the last report, the metrics with the last one if it was
+  // evaluated.
+  void report(bool evaluated, std::optional<Progress>& progress) {
+    for (const Pending& pending : pending_) {
+      const double loss = pending.loss.item();
+      check_loss(loss, pending.epoch);
+      std::vector<LogValue> values{{"loss", loss}};
+      if (evaluated && pending.epoch == result_.epochs)
+        for (const Metric& metric : result_.last) values.emplace_back(metric.name, metric.value);
+      if (progress) progress->update(pending.epoch, values);
+      if (!log_) continue;
+      values.emplace_back("lr", pending.lr);
+      if (pending.gradients) {
+        values.emplace_back("gradient_norm", pending.gradients->total);
+        for (const auto& [path, norm] : pending.gradients->parameters)
+          values.emplace_back("gradient_norm/" + path, norm);
+      }
+      log_->write(pending.epoch, values);
+      std::vector<Scalar> scalars;
+      for (const LogValue& value : values)
+        scalars.push_back({value.name, std::get<double>(value.value)});
+      events_->scalars(pending.epoch, scalars);
     }
-    log_->write(result_.epochs, values);
-    std::vector<Scalar> scalars;
-    for (const LogValue& value : values)
-      scalars.push_back({value.name, std::get<double>(value.value)});
-    events_->scalars(result_.epochs, scalars);
+    pending_.clear();
   }
 
   // best.lip first: it is then never older than what last.lip says of it, and a run that resumes
@@ -293,11 +336,18 @@ class Trainer {
   bool best_saved_ = true;
   std::string last_path_, best_path_;
   std::optional<JsonlWriter> log_;
-  std::optional<EventWriter> events_;   // unless no epoch is left to do
-  std::optional<GradNorms> gradients_;  // of the step before, when they are logged
+  std::optional<EventWriter> events_;  // unless no epoch is left to do
+  std::vector<Pending> pending_;
+  std::optional<CudaGraph> graph_;
 };
 
 }  // namespace
+
+std::vector<Metric> read(const std::vector<Measurement>& measurements) {
+  std::vector<Metric> metrics;
+  for (const Measurement& m : measurements) metrics.push_back({m.name, m.value.item() / m.divisor});
+  return metrics;
+}
 
 double TrainResult::at_best(const std::string& name) const { return value_of(best, name); }
 

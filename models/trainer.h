@@ -18,13 +18,22 @@ struct Metric {
   double value;
 };
 
+// A value still on the model's device, to be read once everything is queued there: the scalar
+// `value` over `divisor`.
+struct Measurement {
+  std::string name;
+  Tensor value;
+  double divisor = 1;
+};
+std::vector<Metric> read(const std::vector<Measurement>& measurements);
+
 // What is trained, and how it is measured: any model on any data.
 struct Task {
   Module& model;
   // One training step's loss, a scalar; runs under a tape.
   std::function<Tensor(Mode)> loss;
-  // Measures the model in evaluation mode, after every epoch; always the same names.
-  std::function<std::vector<Metric>()> evaluate;
+  // Measures the model in evaluation mode, after an epoch; always the same names.
+  std::function<std::vector<Measurement>()> evaluate;
 };
 
 // Which epoch's weights count.
@@ -50,6 +59,13 @@ struct TrainOptions {
   // directory together as one run and drops from those before whatever is later than the
   // checkpoint, which is measured again.
   bool resume = false;
+  // Epochs between evaluations; one is always made at the end. On a CUDA device the host waits for
+  // the results of an evaluation and of nothing else: steps in between are only queued. Only
+  // epochs that were evaluated can be the best one, and only they move a ReduceOnPlateau.
+  std::int64_t evaluate_every = 1;
+  // Launch each training step as one CUDA graph (see CudaGraph). Changes no result; for models
+  // whose steps are always of the same shapes. Steps that log gradients run without.
+  bool cuda_graph = false;
   // Epochs between checkpoints; one is always written at the end.
   std::int64_t checkpoint_every = 20;
   // Epochs between those that also log the l2 norm of every parameter's gradient, as

@@ -95,7 +95,7 @@ TEST_CASE("it learns") {
   CHECK(result.at_best("test_accuracy") > 0.4);  // chance is 0.25; 0.49 measured
   CHECK_THROWS_WITH_AS(result.at_best("speed"), "train: the task measures no 'speed'", Error);
   // The weights in the model are those of the best epoch.
-  const Metric accuracy = node_classification(run.model, data()).evaluate()[1];
+  const Metric accuracy = read(node_classification(run.model, data()).evaluate())[1];
   CHECK(accuracy.name == "valid_accuracy");
   CHECK(accuracy.value == result.at_best("valid_accuracy"));
 }
@@ -241,7 +241,7 @@ TEST_CASE("a full disk ends training with an Error that names the file") {
 TEST_CASE("selection by loss and by the last epoch, and patience") {
   Run by_loss, by_last, patient;
   const TrainResult loss = by_loss.train({.epochs = 15, .select = Selection::loss});
-  CHECK(node_classification(by_loss.model, data()).evaluate()[2].value ==
+  CHECK(read(node_classification(by_loss.model, data()).evaluate())[2].value ==
         loss.at_best("valid_loss"));
   CHECK(by_last.train({.epochs = 15, .select = Selection::last}).best_epoch == 15);
   const TrainResult early = patient.train({.epochs = 500, .patience = 5});
@@ -291,7 +291,7 @@ TEST_CASE("what cannot be continued is refused, and nothing is touched") {
 TEST_CASE("a loss that is not finite stops training with the epoch's number") {
   Run run;
   const Task task{run.model, [&](Mode) { return full({}, INFINITY); },
-                  [] { return std::vector<Metric>(); }};
+                  [] { return std::vector<Measurement>(); }};
   CHECK_THROWS_WITH_AS(train(task, *run.optimizer, nullptr, run.rng, {.progress = false}),
                        "train: the loss is inf in epoch 1; try a smaller learning rate", Error);
 }

@@ -15,6 +15,7 @@
 #include <lipgrad/config.h>
 #include <lipgrad/core/blas.h>
 #include <lipgrad/core/build_info.h>
+#include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/datasets.h>
@@ -64,15 +65,46 @@ class Doctor {
     line("lipgrad", fmt::format("{}, built by {}{}{}", kVersion, compiler(),
                                 is_optimized() ? "" : ", not optimised",
                                 sanitized.empty() ? "" : ", with the sanitizer " + sanitized));
-    line("CUDA", kWithCuda
-                     ? "in this build"
-                     : "not in this build: everything runs on the processor, GPUs are not used");
+    cuda();
     json_["version"] = kVersion;
     json_["compiler"] = compiler();
-    json_["cuda"] = {{"in_build", kWithCuda}, {"devices", Json::array()}};
     if (!is_optimized())
       warn("this build is not optimised: configure it with -DCMAKE_BUILD_TYPE=Release");
     if (!sanitized.empty()) warn("a sanitizer makes this build several times slower");
+  }
+
+  void cuda() {
+    const CudaStatus& status = cuda_status();
+    const auto version = [](int number) {
+      return number == 0 ? std::string("none")
+                         : fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+    };
+    Json devices = Json::array();
+    if (!status.built) {
+      line("CUDA", "not in this build: everything runs on the processor, GPUs are not used");
+    } else {
+      line("CUDA", fmt::format("in this build{}: runtime {}, driver {}{}",
+                               status.emulated ? ", emulated on the processor for tests" : "",
+                               version(status.runtime), version(status.driver),
+                               status.problem.empty() ? "" : "; " + status.problem));
+      for (const CudaDevice& device : status.devices) {
+        line("", fmt::format("cuda:{}: {}, compute capability {}.{}, {} multiprocessors, {}",
+                             devices.size(), device.name, device.major, device.minor,
+                             device.multiprocessors, bytes_text(device.memory)));
+        devices.push_back({{"name", device.name},
+                           {"compute_capability", fmt::format("{}.{}", device.major, device.minor)},
+                           {"multiprocessors", device.multiprocessors},
+                           {"memory", device.memory}});
+        if (!status.emulated && device.major < 8)
+          warn(fmt::format("{} is too old: lipgrad's kernels need compute capability 8.0",
+                           device.name));
+      }
+      if (!status.problem.empty())
+        warn(fmt::format("--device cuda cannot be used: {}", status.problem));
+    }
+    json_["cuda"] = {{"in_build", status.built},  {"emulated", status.emulated},
+                     {"runtime", status.runtime}, {"driver", status.driver},
+                     {"problem", status.problem}, {"devices", devices}};
   }
 
   void machine() {

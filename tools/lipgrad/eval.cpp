@@ -17,7 +17,7 @@ namespace lipgrad::cli {
 namespace {
 
 struct Options {
-  std::string checkpoint, data, json;
+  std::string checkpoint, data, json, device = "cpu";
 };
 
 // The settings that the checkpoint was trained with.
@@ -39,10 +39,12 @@ int run(const Options& o) {
   GatSettings settings = settings_of(o.checkpoint);
   if (!o.data.empty()) settings.data = o.data;
   if (!o.json.empty()) check_writable(o.json);
-  const NodeData data = load(settings);
+  const Device device = parse_device(o.device);
+  const NodeData data = load(settings).to(device);
   const std::unique_ptr<Gat> model = make_gat(settings, data);
+  model->to(device);
   load_checkpoint(o.checkpoint, *model);
-  const std::vector<Metric> metrics = node_classification(*model, data).evaluate();
+  const std::vector<Metric> metrics = read(node_classification(*model, data).evaluate());
   Table table({"measure", "value"});
   nlohmann::json json = {{"checkpoint", o.checkpoint}, {"data", data.name}};
   for (const Metric& metric : metrics) {
@@ -64,6 +66,7 @@ void add_eval(CLI::App& app, int& exit) {
       app.add_subcommand("eval", "Measure a checkpoint of `lipgrad train` on its data set");
   command->add_option("checkpoint", o->checkpoint, "A .lip file, such as best.lip")->required();
   command->add_option("--data", o->data, "Another data set: a name, 'generated', or a .npz file");
+  add_device(*command, o->device);
   command->add_option("--json", o->json, "Also write the results to this file");
   command->callback([o, &exit] { exit = run(*o); });
 }

@@ -12,6 +12,7 @@
 #include "catalogue/check.h"
 #include "lipgrad/commands.h"
 #include "lipgrad/results.h"
+#include "lipgrad/settings.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -103,10 +104,7 @@ void add_gradcheck(CLI::App& app, int& exit) {
                                          "Check the gradients of every op and layer against finite "
                                          "differences, f32 against f64, and 1 thread against 2");
   command->add_option("--op", options->only, "Only ops with this text in their name");
-  command
-      ->add_option("--device", options->device,
-                   "Where: cpu, cuda or cuda:1; on CUDA also compared with the CPU")
-      ->capture_default_str();
+  add_device(*command, options->device);
   command->add_option("--json", options->json, "Also write the results to this file");
   command->callback([options, &exit] { exit = run(*options); });
 }

@@ -17,6 +17,11 @@ const std::string& name_of(const CLI::Option& option) {
 
 }  // namespace
 
+void add_device(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "Where to compute: cpu, cuda or cuda:1")
+      ->capture_default_str();
+}
+
 void fill(CLI::App& command, const Settings& settings, const std::string& where) {
   for (const auto& [name, value] : settings) {
     CLI::Option* option = command.get_option_no_throw("--" + name);

@@ -28,4 +28,8 @@ nlohmann::json to_json(const CLI::App& command, const std::string& group);
 // Back: nulls are left out. Error "<where>: ..." unless it is an object of plain values.
 Settings from_json(const nlohmann::json& json, const std::string& where);
 
+// The option --device, for commands that compute: "cpu", "cuda" or "cuda:1", to be given to
+// parse_device().
+void add_device(CLI::App& command, std::string& device);
+
 }  // namespace lipgrad::cli

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/log.h>
@@ -31,9 +32,9 @@ using Json = nlohmann::json;
 
 struct Options {
   GatSettings settings;
-  std::string preset = "paper", config, out, json;
-  std::int64_t runs = 1, checkpoint_every = 20, log_gradients = 0;
-  bool resume = false, quiet = false;
+  std::string preset = "paper", config, out, json, device = "cpu";
+  std::int64_t runs = 1, checkpoint_every = 20, evaluate_every = 1, log_gradients = 0;
+  bool resume = false, quiet = false, cuda_graph = false, tf32 = false;
 };
 
 std::atomic<bool> stop_asked{false};
@@ -51,13 +52,16 @@ Selection selection(const std::string& name) {
 }
 
 // Everything that decides what a run comes to. How long it is decides only with a cosine.
-Json config_of(const CLI::App& command, const GatSettings& settings, std::uint64_t seed) {
+Json config_of(const CLI::App& command, const Options& o, std::uint64_t seed) {
+  const GatSettings& settings = o.settings;
   Json config = {{"model", "gat"}};
   for (const char* group : {data_group, model_group, training_group})
     config.update(to_json(command, group));
   config["seed"] = seed;
   config["epochs"] = settings.num_epochs();
   if (settings.missing > 0) config["missing-seed"] = settings.missing_seed.value_or(settings.seed);
+  if (o.evaluate_every != 1) config["evaluate-every"] = o.evaluate_every;
+  if (o.tf32) config["tf32"] = true;
   return config;
 }
 
@@ -81,6 +85,7 @@ Run train_once(const CLI::App& command, const Options& o, const NodeData& data, 
   const std::unique_ptr<Gat> model = make_gat(s, data);
   Generator rng(seed);
   model->initialize(rng);
+  model->to(data.features.device());
   Adam optimizer(*model,
                  {.lr = s.lr, .weight_decay = s.weight_decay, .groups = gat_groups(s.groups)});
   const std::unique_ptr<Schedule> schedule = make_schedule(s, optimizer);
@@ -93,8 +98,10 @@ Run train_once(const CLI::App& command, const Options& o, const NodeData& data, 
         o.runs == 1 ? o.out : (std::filesystem::path(o.out) / fmt::format("run{}", run)).string();
   options.resume = o.resume;
   options.checkpoint_every = o.checkpoint_every;
+  options.evaluate_every = o.evaluate_every;
+  options.cuda_graph = o.cuda_graph;
   options.log_gradients_every = o.log_gradients;
-  Json config = config_of(command, s, seed);
+  Json config = config_of(command, o, seed);
   if (s.schedule != "cosine") config.erase("epochs");
   options.config = config.dump(-1, ' ', false, Json::error_handler_t::replace);
   options.progress = !o.quiet;
@@ -150,14 +157,16 @@ int run(CLI::App& command, Options& o) {
     if (!o.out.empty()) std::filesystem::create_directories(o.out, error);
     check_writable(o.json);
   }
-  const NodeData data = load(s);
+  const Device device = parse_device(o.device);
+  if (o.tf32) set_matmul_precision(MatmulPrecision::tf32);
+  const NodeData data = load(s).to(device);
   if (!o.quiet) describe(data, s);
   std::signal(SIGINT, on_signal);
   std::signal(SIGTERM, on_signal);
 
   Table table({"seed", "epochs", "best epoch", "valid", "test", "test at the end", "ms an epoch"});
   std::vector<double> tests, lasts, seconds;
-  Json json = {{"config", config_of(command, s, s.seed)}, {"runs", Json::array()}};
+  Json json = {{"config", config_of(command, o, s.seed)}, {"runs", Json::array()}};
   const auto percent = [](double x) { return fmt::format("{:.1f} %", 100 * x); };
   for (std::int64_t i = 0; i < o.runs; ++i) {
     const Run one = train_once(command, o, data, i);
@@ -198,7 +207,8 @@ int run(CLI::App& command, Options& o) {
     json["test_accuracy_std"] = deviation;
     json["test_accuracy_last_mean"] = last_mean;
     json["seconds_per_epoch"] = median(seconds);
-    json["peak_tensor_bytes"] = memory::counters().peak;
+    json["device"] = device.str();
+    json["peak_tensor_bytes"] = memory::counters(device).peak;
     json["peak_memory_bytes"] = std::int64_t{usage.ru_maxrss} * 1024;
     write_json(o.json, json);
   }
@@ -226,11 +236,18 @@ void add_train(CLI::App& app, int& exit) {
                   "... below it if there are several)");
   gat->add_option("--checkpoint-every", o->checkpoint_every, "Epochs between checkpoints")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  gat->add_option("--evaluate-every", o->evaluate_every,
+                  "Epochs between evaluations; a CUDA device is not waited for in between")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   gat->add_option("--log-gradients", o->log_gradients,
                   "Log the norm of every parameter's gradient every so many epochs; 0: never")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
   gat->add_flag("--resume", o->resume, "Continue the run in --out where it stopped");
   gat->add_option("--json", o->json, "Also write the results to this file");
+  add_device(*gat, o->device);
+  gat->add_flag("--cuda-graph", o->cuda_graph, "Launch each step as one CUDA graph");
+  gat->add_flag("--tf32", o->tf32,
+                "Matrix products of CUDA devices on tensor cores, rounded to 10 bits");
   gat->add_flag("--quiet", o->quiet, "No progress");
   gat->footer(describe_presets());
   gat->callback([o, gat, &exit] { exit = run(*gat, *o); });
