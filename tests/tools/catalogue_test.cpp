@@ -1,5 +1,7 @@
 #include "catalogue/catalogue.h"
 
+#include <cstdlib>
+
 #include <doctest/doctest.h>
 
 #include <lipgrad/core/build_info.h>
@@ -23,12 +25,27 @@ TEST_SUITE("cuda") {
       MESSAGE("skipped: ", cuda_status().problem);
       return;
     }
-    // Under sanitizers finite differences would take many minutes and see nothing new.
-    const bool gradients = sanitizer().empty();
+    // Finite differences are left out where they would take many minutes and see nothing new.
+    const bool gradients = sanitizer().empty() && !std::getenv("LIPGRAD_QUICK");
     for (const catalogue::Case& c : catalogue::all().cases()) {
       CAPTURE(c.op);
       CAPTURE(c.kind);
       for (const std::string& failure : catalogue::check(c, cuda_device(), gradients).failures)
+        FAIL_CHECK(failure);
+    }
+  }
+}
+
+TEST_SUITE("cuda, small") {
+  TEST_CASE("one case of every op on a CUDA device") {
+    if (!cuda_status().problem.empty()) {
+      MESSAGE("skipped: ", cuda_status().problem);
+      return;
+    }
+    for (const catalogue::Case& c : catalogue::all().cases()) {
+      if (c.kind != "normal") continue;
+      CAPTURE(c.op);
+      for (const std::string& failure : catalogue::check_once(c, cuda_device()).failures)
         FAIL_CHECK(failure);
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -33,6 +34,11 @@ Words split(const std::string& text, char separator) {
     word.clear();
   }
   return words;
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 struct Requirements {
@@ -92,7 +98,48 @@ std::map<std::string, std::set<std::string>> catalogued() {
   return kinds;
 }
 
+// The names of the kernels that headers declare for both devices.
+std::set<std::string> declared_kernels() {
+  const std::regex name("\\bvoid (\\w+)\\(");
+  std::set<std::string> names;
+  for (const char* folder : {"core/kernels", "ops/kernels", "graph/kernels", "vision/kernels"}) {
+    if (!std::filesystem::is_directory(test::checkout(folder))) continue;
+    for (const auto& entry : std::filesystem::directory_iterator(test::checkout(folder))) {
+      if (entry.path().extension() != ".h") continue;
+      const std::string text = text_of(entry.path());
+      for (std::size_t at = 0; (at = text.find("LIPGRAD_KERNELS(", at)) != std::string::npos;) {
+        // To the parenthesis that closes it; comments hold none that are not closed.
+        int depth = 0;
+        std::size_t end = text.find('(', at);
+        do {
+          depth += text[end] == '(' ? 1 : text[end] == ')' ? -1 : 0;
+          ++end;
+        } while (depth > 0 && end < text.size());
+        const std::string declarations = text.substr(at, end - at);
+        for (std::sregex_iterator match(declarations.begin(), declarations.end(), name), last;
+             match != last; ++match)
+          names.insert((*match)[1]);
+        at = end;
+      }
+    }
+  }
+  return names;
+}
+
 }  // namespace
+
+TEST_CASE("every kernel has a CUDA side") {
+  std::string cuda;
+  for (const auto& entry : std::filesystem::directory_iterator(test::checkout("cuda")))
+    if (entry.path().extension() == ".cu" || entry.path().extension() == ".cpp")
+      cuda += text_of(entry.path());
+  const std::set<std::string> kernels = declared_kernels();
+  CHECK(kernels.size() > 50);
+  for (const std::string& name : kernels) {
+    const std::regex definition("\\bvoid " + name + "\\([^;{]*\\) \\{");
+    CHECK_MESSAGE(std::regex_search(cuda, definition), name, " has no definition in cuda/");
+  }
+}
 
 TEST_CASE("every public operation and layer is in the catalogue") {
   const Requirements r = read_requirements();

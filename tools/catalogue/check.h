@@ -25,4 +25,7 @@ struct Outcome {
 //  - where `gradients`, gradients against finite differences computed there.
 Outcome check(const Case& c, Device device = cpu_device, bool gradients = true);
 
+// The least of it: values and gradients on a device against the CPU's, once, in f64.
+Outcome check_once(const Case& c, Device device);
+
 }  // namespace lipgrad::catalogue
