@@ -15,6 +15,9 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
  program lipgrad, the C++ library and what is needed to build with it.")
 # It depends on what program and library are linked with; a static library must find it all again.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(LIPGRAD_CUDA STREQUAL "ON")
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS OFF)  # the CUDA Toolkit's libraries are in no Debian package
+endif()
 if(lipgrad_type STREQUAL "STATIC_LIBRARY")
   set(CPACK_DEBIAN_PACKAGE_DEPENDS
     "libopenblas-dev, libhwy-dev, libfmt-dev, zlib1g-dev, libprotobuf-dev, pkg-config")
