@@ -1,8 +1,11 @@
 #include "catalogue/catalogue.h"
 
-#include "catalogue/families.h"
-
 namespace lipgrad::catalogue {
+
+// Those of the files beside this one, as the build has listed them.
+#define FAMILY(add) void add(Catalogue& c);
+#include <families.inc>
+#undef FAMILY
 
 void Catalogue::add(std::string op, std::string kind,
                     std::function<std::vector<Tensor>(Generator&)> inputs,
@@ -20,23 +23,9 @@ void Catalogue::add(std::string op, std::string kind,
 const Catalogue& all() {
   static const Catalogue catalogue = [] {
     Catalogue c;
-    add_gat(c);
-    add_graph_norm(c);
-    add_layers(c);
-    add_linear(c);
-    add_matmul(c);
-    add_recompute(c);
-    add_residual(c);
-    add_shape(c);
-    add_spmm(c);
-    add_elementwise(c);
-    add_activation(c);
-    add_reduce(c);
-    add_softmax(c);
-    add_norm(c);
-    add_index(c);
-    add_dropout(c);
-    add_loss(c);
+#define FAMILY(add) add(c);
+#include <families.inc>
+#undef FAMILY
     return c;
   }();
   return catalogue;

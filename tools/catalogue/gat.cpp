@@ -2,7 +2,7 @@
 #include <lipgrad/graph/gat_conv.h>
 #include <lipgrad/models/gat.h>
 
-#include "catalogue/families.h"
+#include "catalogue/catalogue.h"
 
 namespace lipgrad::catalogue {
 namespace {

@@ -1,7 +1,7 @@
 #include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/graph/pair_norm.h>
 
-#include "catalogue/families.h"
+#include "catalogue/catalogue.h"
 
 namespace lipgrad::catalogue {
 namespace {

@@ -1,7 +1,7 @@
 #include <lipgrad/ops/activation.h>
 #include <lipgrad/ops/layers.h>
 
-#include "catalogue/families.h"
+#include "catalogue/catalogue.h"
 
 namespace lipgrad::catalogue {
 namespace {

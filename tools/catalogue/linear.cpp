@@ -1,7 +1,7 @@
 #include <lipgrad/ops/linear.h>
 #include <lipgrad/ops/spmm.h>
 
-#include "catalogue/families.h"
+#include "catalogue/catalogue.h"
 
 namespace lipgrad::catalogue {
 namespace {
@@ -51,8 +51,8 @@ void add_sparse(Catalogue& c, const char* kind, std::int64_t rows, bool biased,
       check);
 }
 
-void add_spmm(Catalogue& c, const char* kind, std::int64_t rows, std::int64_t cols,
-              std::int64_t features, GradcheckOptions options = {}) {
+void add_product(Catalogue& c, const char* kind, std::int64_t rows, std::int64_t cols,
+                 std::int64_t features, GradcheckOptions options = {}) {
   const CsrPattern pattern = pattern_of(rows, cols);
   c.add(
       "spmm", kind,
@@ -85,14 +85,12 @@ void add_linear(Catalogue& c) {
   add_sparse(c, "sparse, no bias, relu", 9, false, {Activation::relu});
   add_sparse(c, "sparse, gelu", 9, true, {Activation::gelu});
   add_sparse(c, "sparse, empty", 0, true, {}, {.zero_gradient = true});
-}
 
-void add_spmm(Catalogue& c) {
-  add_spmm(c, "normal", 9, 6, 4);
-  add_spmm(c, "zero rows", 1, 6, 4, {.zero_gradient = true});  // its one row has no entries
-  add_spmm(c, "one row", 2, 6, 4);                             // one row with entries
-  add_spmm(c, "empty", 0, 6, 4, {.zero_gradient = true});
-  add_spmm(c, "no features", 9, 6, 0, {.zero_gradient = true});
+  add_product(c, "normal", 9, 6, 4);
+  add_product(c, "zero rows", 1, 6, 4, {.zero_gradient = true});  // its one row has no entries
+  add_product(c, "one row", 2, 6, 4);                             // one row with entries
+  add_product(c, "empty", 0, 6, 4, {.zero_gradient = true});
+  add_product(c, "no features", 9, 6, 0, {.zero_gradient = true});
 }
 
 }  // namespace lipgrad::catalogue

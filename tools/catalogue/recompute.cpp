@@ -1,7 +1,7 @@
 #include <lipgrad/core/map.h>
 #include <lipgrad/core/recompute.h>
 
-#include "catalogue/families.h"
+#include "catalogue/catalogue.h"
 
 namespace lipgrad::catalogue {
 namespace {

@@ -1,6 +1,6 @@
 #include <lipgrad/ops/reduce.h>
 
-#include "catalogue/families.h"
+#include "catalogue/catalogue.h"
 
 namespace lipgrad::catalogue {
 
