@@ -40,6 +40,7 @@
 #include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/elementwise.h>
+#include <lipgrad/ops/group_sort.h>
 #include <lipgrad/ops/index.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/layers.h>
