@@ -4,6 +4,8 @@
 #include <lipgrad/config.h>
 #include <lipgrad/core/checkpoint.h>
 #include <lipgrad/core/csr_matrix.h>
+#include <lipgrad/core/cuda_graph.h>
+#include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/device.h>
 #include <lipgrad/core/dtype.h>
 #include <lipgrad/core/error.h>
