@@ -106,7 +106,7 @@ std::string differences(const std::string& saved, const std::string& ours) {
 }
 
 // metrics: null in epochs without an evaluation.
-void advance(Schedule* schedule, const std::vector<Metric>* metrics) {
+void step_schedule(Schedule* schedule, const std::vector<Metric>* metrics) {
   if (auto* rate = dynamic_cast<LrSchedule*>(schedule)) rate->step();
   if (auto* plateau = dynamic_cast<ReduceOnPlateau*>(schedule); plateau && metrics)
     plateau->step(value_of(*metrics, "valid_loss"));
@@ -171,7 +171,7 @@ class Trainer {
       const bool evaluate =
           result_.epochs % options_.evaluate_every == 0 || result_.epochs >= options_.epochs;
       if (evaluate) result_.last = read(task_.evaluate());
-      advance(schedule_, evaluate ? &result_.last : nullptr);
+      step_schedule(schedule_, evaluate ? &result_.last : nullptr);
       pending.lr = optimizer_.lr();
       pending_.push_back(std::move(pending));
       if (evaluate && is_better(options_.select, result_.last, result_.best)) {
