@@ -1,11 +1,6 @@
 #include "catalogue/catalogue.h"
 
-#include <cstdlib>
-
 #include <doctest/doctest.h>
-
-#include <lipgrad/core/build_info.h>
-#include <lipgrad/core/cuda_status.h>
 
 #include "catalogue/check.h"
 
@@ -16,38 +11,6 @@ TEST_CASE("the catalogue: gradients, f32 against f64, repeated inputs, threads")
     CAPTURE(c.op);
     CAPTURE(c.kind);
     for (const std::string& failure : catalogue::check(c).failures) FAIL_CHECK(failure);
-  }
-}
-
-TEST_SUITE("cuda") {
-  TEST_CASE("the catalogue on a CUDA device: the CPU's values and gradients, repeatable bits") {
-    if (!cuda_status().problem.empty()) {
-      MESSAGE("skipped: ", cuda_status().problem);
-      return;
-    }
-    // Finite differences are left out where they would take many minutes and see nothing new.
-    const bool gradients = sanitizer().empty() && !std::getenv("LIPGRAD_QUICK");
-    for (const catalogue::Case& c : catalogue::all().cases()) {
-      CAPTURE(c.op);
-      CAPTURE(c.kind);
-      for (const std::string& failure : catalogue::check(c, cuda_device(), gradients).failures)
-        FAIL_CHECK(failure);
-    }
-  }
-}
-
-TEST_SUITE("cuda, small") {
-  TEST_CASE("one case of every op on a CUDA device") {
-    if (!cuda_status().problem.empty()) {
-      MESSAGE("skipped: ", cuda_status().problem);
-      return;
-    }
-    for (const catalogue::Case& c : catalogue::all().cases()) {
-      if (c.kind != "normal") continue;
-      CAPTURE(c.op);
-      for (const std::string& failure : catalogue::check_once(c, cuda_device()).failures)
-        FAIL_CHECK(failure);
-    }
   }
 }
 
