@@ -14,7 +14,9 @@
 #include <lipgrad/models/gat.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/ops/clip_grad.h>
+#include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/optimizers.h>
+#include <lipgrad/ops/reduce.h>
 #include <lipgrad/ops/schedules.h>
 #include <support/temporary_directory.h>
 
