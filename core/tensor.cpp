@@ -32,7 +32,7 @@ void* Tensor::mutable_raw_data() {
 double Tensor::item() const {
   LIPGRAD_CHECK(defined() && numel() == 1, "item: expects one element, got {}",
                 defined() ? shape_.str() : "an undefined tensor");
-  if (!device().is_cpu()) return to(cpu_device).item();
+  if (!device().is_cpu()) return detach().to(cpu_device).item();
   return visit_dtype(
       dtype_, [&](auto tag) { return static_cast<double>(*data<typename decltype(tag)::type>()); });
 }
