@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   cli::add_eval(app, exit);
   cli::add_inspect(app, exit);
   cli::add_gradcheck(app, exit);
+  cli::add_rates(app, exit);
   cli::add_doctor(app, exit);
   cli::add_completion(app, exit);
   // Subcommands take over the footer there is when they are added.
