@@ -5,7 +5,8 @@
 namespace lipgrad {
 
 // Rows (slices of the first dimension) picked and added by index. Indices are i32 or i64 tensors;
-// one outside the range is an error that names its place and value.
+// one outside the range is an error that names its place and value: at once on the CPU; a CUDA
+// device leaves it out (a zero row, nothing added), and the next synchronisation tells its place.
 
 // y[i...] = x[index[i...]]: x is (R, ...) of any dtype, the result has the shape of index followed
 // by that of a row. The gradient adds up rows picked more than once, in the order of i.

@@ -8,7 +8,8 @@
 namespace lipgrad::cpu {
 
 template <class T, class Index>
-void gather_rows(std::int64_t count, std::int64_t cols, const T* x, const Index* index, T* y) {
+void gather_rows(std::int64_t, std::int64_t count, std::int64_t cols, const T* x,
+                 const Index* index, T* y) {
   parallel_for(count, rows_per_block(cheap_grain, cols), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       std::copy_n(x + static_cast<std::int64_t>(index[i]) * cols, cols, y + i * cols);
@@ -51,7 +52,7 @@ std::int64_t find_out_of_range(std::int64_t count, std::int64_t rows, const Inde
 }
 
 #define INSTANTIATE_GATHER(T, Index) \
-  template void gather_rows(std::int64_t, std::int64_t, const T*, const Index*, T*);
+  template void gather_rows(std::int64_t, std::int64_t, std::int64_t, const T*, const Index*, T*);
 #define INSTANTIATE(T, Index)                                                                      \
   INSTANTIATE_GATHER(T, Index)                                                                     \
   template void scatter_add_rows(std::int64_t, std::int64_t, std::int64_t, const T*, const Index*, \

@@ -13,7 +13,7 @@ void check_index(std::int64_t rows, std::int64_t count, std::int64_t cols) {
   std::vector<Index> index(count);
   for (std::int64_t i = 0; i < count; ++i) index[i] = static_cast<Index>((i * i * 7 + 3) % rows);
   std::vector<T> y(count * cols), sum(rows * cols, T(5)), expected(rows * cols);
-  cpu::gather_rows(count, cols, x.data(), index.data(), y.data());
+  cpu::gather_rows(rows, count, cols, x.data(), index.data(), y.data());
   cpu::scatter_add_rows(rows, count, cols, g.data(), index.data(), sum.data());
   bool equal = true;
   for (std::int64_t i = 0; i < count; ++i) {
