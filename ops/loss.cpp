@@ -4,7 +4,6 @@
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/kernels/loss.h>
-#include <lipgrad/ops/reduce.h>
 
 namespace lipgrad {
 namespace {
@@ -17,7 +16,8 @@ decltype(auto) visit_label(const Tensor& labels, F&& f) {
 
 bool is_index(const Tensor& x) { return x.dtype() == i32 || x.dtype() == i64; }
 
-// Checks shapes and values, which are read on the CPU; returns the number of rows that count.
+// Checks shapes, and on the CPU the values of labels and rows (on CUDA devices the kernels report
+// what is out of range); returns the number of rows that count.
 std::int64_t check_rows(const char* op, const Tensor& logits, const Tensor& labels,
                         const Tensor& rows) {
   LIPGRAD_CHECK(logits.defined() && labels.defined(), "{}: an input is undefined", op);
@@ -40,12 +40,12 @@ std::int64_t check_rows(const char* op, const Tensor& logits, const Tensor& labe
   const std::int64_t count = rows.defined() ? rows.numel() : logits.size(0),
                      classes = logits.size(1);
   LIPGRAD_CHECK(count > 0 && classes > 0, "{}: no rows to average over in {}", op, logits.shape());
-  const Tensor chosen = rows.defined() ? rows.to(cpu_device).to(i64) : Tensor(),
-               host = labels.to(cpu_device);
+  if (!logits.device().is_cpu()) return count;
+  const Tensor chosen = rows.defined() ? rows.to(i64) : Tensor();
   const std::int64_t* list = data_or_null<std::int64_t>(chosen);
-  visit_label(host, [&](auto tag) {
+  visit_label(labels, [&](auto tag) {
     using Label = typename decltype(tag)::type;
-    const Label* values = host.data<Label>();
+    const Label* values = labels.data<Label>();
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t r = list ? list[i] : i;
       LIPGRAD_CHECK(r >= 0 && r < logits.size(0), "{}: row {} at position {} is not in [0, {})", op,
@@ -70,7 +70,7 @@ struct CrossEntropy {  // logits, labels, rows
       using T = typename decltype(tag)::type;
       visit_label(labels, [&](auto label_tag) {
         using Label = typename decltype(label_tag)::type;
-        LIPGRAD_LAUNCH(x.device(), cross_entropy, count, x.size(1), x.data<T>(),
+        LIPGRAD_LAUNCH(x.device(), cross_entropy, x.size(0), count, x.size(1), x.data<T>(),
                        data_or_null<std::int64_t>(rows), labels.data<Label>(), smoothing,
                        lse.mutable_data<T>(), loss.mutable_data<T>());
       });
@@ -145,6 +145,22 @@ struct PairLoss {
   }
 };
 
+Tensor hits_of(const char* op, const Tensor& logits, const Tensor& labels, const Tensor& rows) {
+  const std::int64_t count = check_rows(op, logits, labels, rows);
+  const Tensor chosen = rows.defined() ? rows.to(i64) : Tensor();
+  Tensor hits = empty({}, i64, logits.device());
+  visit_float(op, logits.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    visit_label(labels, [&](auto label_tag) {
+      using Label = typename decltype(label_tag)::type;
+      LIPGRAD_LAUNCH(logits.device(), count_correct, logits.size(0), count, logits.size(1),
+                     logits.data<T>(), data_or_null<std::int64_t>(chosen), labels.data<Label>(),
+                     hits.mutable_data<std::int64_t>());
+    });
+  });
+  return hits;
+}
+
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
@@ -161,17 +177,13 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
 
 Tensor mse(const Tensor& x, const Tensor& target) { return apply(PairLoss<false>{}, x, target); }
 
+Tensor correct(const Tensor& logits, const Tensor& labels, const Tensor& rows) {
+  return hits_of("correct", logits, labels, rows);
+}
+
 double accuracy(const Tensor& logits, const Tensor& labels, const Tensor& rows) {
-  const std::int64_t count = check_rows("accuracy", logits, labels, rows);
-  const Tensor best = argmax(logits.detach(), 1).to(cpu_device),
-               truth = labels.to(cpu_device).to(i64);
-  const Tensor chosen = rows.defined() ? rows.to(cpu_device).to(i64) : Tensor();
-  std::int64_t hits = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t r = chosen.defined() ? chosen.data<std::int64_t>()[i] : i;
-    hits += best.data<std::int64_t>()[r] == truth.data<std::int64_t>()[r];
-  }
-  return static_cast<double>(hits) / static_cast<double>(count);
+  const Tensor hits = hits_of("accuracy", logits, labels, rows);
+  return hits.item() / static_cast<double>(rows.defined() ? rows.numel() : logits.size(0));
 }
 
 }  // namespace lipgrad

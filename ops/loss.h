@@ -17,7 +17,8 @@ struct CrossEntropyOptions {
 
 // -sum_c q_c log softmax(logits)_c with q = (1 - s) onehot(label) + s / C, averaged over the rows.
 // logits: (N, C); labels: (N) i32 or i64, those of the rows that count in [0, C). Error when no row
-// counts.
+// counts, and for a row or label out of range: at once on the CPU; on a CUDA device such a row adds
+// nothing, and the next synchronisation, such as item(), tells.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options = {});
 
@@ -28,8 +29,12 @@ Tensor bce_with_logits(const Tensor& logits, const Tensor& targets);
 // (x - target)^2, averaged over all elements; equal shapes.
 Tensor mse(const Tensor& x, const Tensor& target);
 
-// The share of rows (all, or those given) whose largest logit, the first of equal ones, stands at
-// their label. No gradient. Error when there is no row.
+// The number of rows (all, or those given) whose largest logit, the first of equal ones, stands at
+// their label, as an i64 scalar on the device of the logits: nothing waits for it there. Arguments
+// as for cross_entropy.
+Tensor correct(const Tensor& logits, const Tensor& labels, const Tensor& rows = {});
+
+// The share of rows (all, or those given) that are correct(). No gradient. Error when there is no row.
 double accuracy(const Tensor& logits, const Tensor& labels, const Tensor& rows = {});
 
 }  // namespace lipgrad

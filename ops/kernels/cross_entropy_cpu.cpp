@@ -84,8 +84,9 @@ void gradient_row(std::int64_t n, const double* x, double lse, double scale, dou
 }  // namespace
 
 template <class T, class Label>
-void cross_entropy(std::int64_t count, std::int64_t cols, const T* x, const std::int64_t* rows,
-                   const Label* labels, double smoothing, T* lse, T* loss) {
+void cross_entropy(std::int64_t, std::int64_t count, std::int64_t cols, const T* x,
+                   const std::int64_t* rows, const Label* labels, double smoothing, T* lse,
+                   T* loss) {
   const double total = sum_of_blocks(
       count, rows_per_block(costly_grain, cols), [&](std::int64_t begin, std::int64_t end) {
         double sum = 0;
@@ -135,9 +136,30 @@ void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t
                });
 }
 
+template <class T, class Label>
+void count_correct(std::int64_t, std::int64_t count, std::int64_t cols, const T* x,
+                   const std::int64_t* rows, const Label* labels, std::int64_t* correct) {
+  const double total = sum_of_blocks(  // below 2^53: exact
+      count, rows_per_block(cheap_grain, cols), [&](std::int64_t begin, std::int64_t end) {
+        std::int64_t hits = 0;
+        for (std::int64_t i = begin; i < end; ++i) {
+          const std::int64_t r = rows ? rows[i] : i;
+          const T* row = x + r * cols;
+          std::int64_t best = 0;
+          for (std::int64_t c = 1; c < cols && row[best] == row[best]; ++c)
+            if (row[c] > row[best] || row[c] != row[c]) best = c;
+          hits += best == static_cast<std::int64_t>(labels[r]);
+        }
+        return static_cast<double>(hits);
+      });
+  *correct = static_cast<std::int64_t>(total);
+}
+
 #define INSTANTIATE(T, Label)                                                               \
-  template void cross_entropy(std::int64_t, std::int64_t, const T*, const std::int64_t*,    \
-                              const Label*, double, T*, T*);                                \
+  template void cross_entropy(std::int64_t, std::int64_t, std::int64_t, const T*,           \
+                              const std::int64_t*, const Label*, double, T*, T*);           \
+  template void count_correct(std::int64_t, std::int64_t, std::int64_t, const T*,           \
+                              const std::int64_t*, const Label*, std::int64_t*);            \
   template void cross_entropy_backward(std::int64_t, std::int64_t, std::int64_t, const T*,  \
                                        const std::int64_t*, const Label*, double, const T*, \
                                        const T*, T*);

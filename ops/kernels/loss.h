@@ -1,6 +1,8 @@
 #pragma once
 
 // C++17. Losses: each writes one number. gy, the gradient of that number, is read from memory too.
+// On the CPU rows and labels must lie in range: the op checks them. On CUDA devices the kernels do:
+// a row at fault, or one whose label is, is reported and adds nothing; it still counts in means.
 
 #include <cstdint>
 
@@ -8,17 +10,24 @@
 
 LIPGRAD_KERNELS(
     // The mean over i < count of (1 - smoothing) (lse_r - x[r][label_r]) + smoothing (lse_r -
-    // mean(x[r])), r = rows[i] (rows null: r = i), lse_r = log sum exp(x[r]); x is (*, cols). lse
-    // gets count values. Labels are indexed by r and must lie in [0, cols).
+    // mean(x[r])), r = rows[i] (rows null: r = i), lse_r = log sum exp(x[r]); x is (total, cols).
+    // lse gets count values. Labels are indexed by r and lie in [0, cols).
     template <class T, class Label>
-    void cross_entropy(std::int64_t count, std::int64_t cols, const T* x, const std::int64_t* rows,
-                       const Label* labels, double smoothing, T* lse, T* loss);
+    void cross_entropy(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
+                       const std::int64_t* rows, const Label* labels, double smoothing, T* lse,
+                       T* loss);
     // gx(total, cols): the gradient in full, 0 in rows not chosen. A row chosen k times counts k
     // times.
     template <class T, class Label>
     void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t cols,
                                 const T* x, const std::int64_t* rows, const Label* labels,
                                 double smoothing, const T* lse, const T* gy, T* gx);
+
+    // How many of the rows have their largest element (the first of equal ones; a NaN counts as the
+    // largest) at their label; everything else as above.
+    template <class T, class Label>
+    void count_correct(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
+                       const std::int64_t* rows, const Label* labels, std::int64_t* correct);
 
     // The mean of max(x, 0) - x t + log(1 + e^-|x|): binary cross-entropy of sigmoid(x) and target
     // t.

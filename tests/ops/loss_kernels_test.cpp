@@ -18,7 +18,8 @@ void check_cross_entropy(std::int64_t total, std::int64_t cols,
   T loss = 0;
   const T gy = T(0.75);
   const std::int64_t* chosen = rows ? rows->data() : nullptr;
-  cpu::cross_entropy(count, cols, x.data(), chosen, labels.data(), smoothing, lse.data(), &loss);
+  cpu::cross_entropy(total, count, cols, x.data(), chosen, labels.data(), smoothing, lse.data(),
+                     &loss);
   cpu::cross_entropy_backward(total, count, cols, x.data(), chosen, labels.data(), smoothing,
                               lse.data(), &gy, gx.data());
   double expected = 0, worst = 0;
@@ -54,7 +55,7 @@ TEST_CASE("cross_entropy kernels: large and infinite logits") {
   const float x[] = {1000, 0, -1000, low, 0, 0};
   const std::int64_t labels[] = {0, 1};
   float lse[2], loss, gx[6], one = 1;
-  cpu::cross_entropy<float, std::int64_t>(2, 3, x, nullptr, labels, 0, lse, &loss);
+  cpu::cross_entropy<float, std::int64_t>(2, 2, 3, x, nullptr, labels, 0, lse, &loss);
   CHECK(loss == doctest::Approx(std::log(2.0) / 2));
   cpu::cross_entropy_backward<float, std::int64_t>(2, 2, 3, x, nullptr, labels, 0, lse, &one, gx);
   const double expected[] = {0, 0, 0, 0, -0.25, 0.25};
@@ -114,7 +115,7 @@ TEST_CASE("loss kernels: the number of threads changes no bit") {
     std::vector<float> out(3), lse(20000);
     cpu::bce_with_logits(200000, x.data(), t.data(), &out[0]);
     cpu::mse(200000, x.data(), t.data(), &out[1]);
-    cpu::cross_entropy<float, std::int64_t>(20000, 10, x.data(), nullptr, labels.data(), 0.1,
+    cpu::cross_entropy<float, std::int64_t>(20000, 20000, 10, x.data(), nullptr, labels.data(), 0.1,
                                             lse.data(), &out[2]);
     return out;
   }));

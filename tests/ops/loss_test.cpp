@@ -45,6 +45,12 @@ TEST_CASE("accuracy") {
                labels = from_values<std::int32_t>({3}, {0, 0, 0});
   CHECK(accuracy(x, labels) == doctest::Approx(2.0 / 3));
   CHECK(accuracy(x, labels, from_values<std::int64_t>({2}, {0, 2})) == 1);
+  const Tensor hits = correct(x, labels, from_values<std::int32_t>({3}, {0, 0, 1}));
+  CHECK(hits.dtype() == i64);
+  CHECK(hits.item() == 2);
+  // A NaN counts as the largest, as in argmax().
+  const Tensor odd = from_values<double>({2, 3}, {9, std::nan(""), std::nan(""), 1, 1, 0});
+  CHECK(correct(odd, from_values<std::int32_t>({2}, {1, 0})).item() == 2);
 }
 
 TEST_CASE("losses name what does not fit") {

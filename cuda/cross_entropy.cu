@@ -1,0 +1,291 @@
+#include <lipgrad/ops/kernels/loss.h>
+#include <lipgrad/ops/kernels/scalar_math.h>
+
+#include "total.cuh"
+#include "vectors.cuh"
+
+namespace lipgrad::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+
+// A row is shared by `width` threads: a part of a warp, or a block of its own.
+template <int width>
+struct Rows {
+  static constexpr int per_block = kThreads / width;
+
+  std::int64_t row;
+  int lane;
+  __device__ Rows()
+      : row(static_cast<std::int64_t>(blockIdx.x) * per_block +
+            static_cast<int>(threadIdx.x) / width),
+        lane(static_cast<int>(threadIdx.x) % width) {}
+
+  // In every thread of the row; all threads of the block call it.
+  template <class V, class Op>
+  static __device__ V reduce(V value, Op op, V identity) {
+    if constexpr (width > kWarp) {
+      return block_reduce<kThreads>(value, op, identity);
+    } else {
+      return warp_reduce<width>(value, op);
+    }
+  }
+};
+
+// Calls run with the width for rows of n elements, as a type.
+template <int width>
+struct Width {
+  static constexpr int value = width;
+};
+template <class Run>
+void visit_width(std::int64_t n, Run run) {
+  if (n <= 32) return run(Width<4>());
+  if (n <= 256) return run(Width<16>());
+  run(Width<kThreads>());
+}
+
+struct Min {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a < b ? a : b;
+  }
+};
+
+// Labels of either type.
+__device__ inline std::int64_t label_of(const void* labels, bool wide, std::int64_t row) {
+  return wide ? static_cast<const std::int64_t*>(labels)[row]
+              : static_cast<std::int64_t>(static_cast<const std::int32_t*>(labels)[row]);
+}
+
+// The row and the label of the i-th row that counts; false when there is none, or one is at fault,
+// which is reported once.
+struct Chosen {
+  std::int64_t row = 0, label = 0;
+  bool valid = false;
+};
+__device__ inline Chosen chosen(std::int64_t i, std::int64_t total, std::int64_t count,
+                                std::int64_t cols, const std::int64_t* rows, const void* labels,
+                                bool wide, bool tell, Faults* faults) {
+  Chosen c;
+  if (i >= count) return c;
+  c.row = rows ? rows[i] : i;
+  if (c.row < 0 || c.row >= total) {
+    if (tell) report(faults, Fault::row, i, total);
+    return c;
+  }
+  c.label = label_of(labels, wide, c.row);
+  c.valid = c.label >= 0 && c.label < cols;
+  if (!c.valid && tell) report(faults, Fault::label, c.row, cols);
+  return c;
+}
+
+template <class T>
+__device__ T lowest() {
+  return -static_cast<T>(HUGE_VAL);
+}
+
+// x: (total, cols), rows and lse: (count), labels: (total), partial: (blocks). One reading of x:
+// each thread keeps the largest element so far and the sum of exponentials relative to it.
+template <int width, class T>
+__global__ void cross_entropy_kernel(std::int64_t total, std::int64_t count, std::int64_t cols,
+                                     bool vector, const T* x, const std::int64_t* rows,
+                                     const void* labels, bool wide, double smoothing, T* lse,
+                                     double* partial, Faults* faults) {
+  constexpr int size = Pack<T>::size;
+  const Rows<width> place;
+  const Chosen c =
+      chosen(place.row, total, count, cols, rows, labels, wide, place.lane == 0, faults);
+  const T* from = x + c.row * cols;
+  T top = lowest<T>();
+  double sum = 0, plain = 0;
+  if (c.valid) {
+    for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
+      const std::int64_t left = cols - at;
+      const Pack<T> pack = load(from + at, vector, left, lowest<T>());
+      const T before = top;
+#pragma unroll
+      for (int k = 0; k < size; ++k) top = Max()(top, pack.v[k]);
+      if (smoothing != 0) {
+#pragma unroll
+        for (int k = 0; k < size; ++k)
+          if (k < left) plain += static_cast<double>(pack.v[k]);
+      }
+      if (top == lowest<T>()) continue;  // nothing but -inf so far
+      T part = T(0);
+#pragma unroll
+      for (int k = 0; k < size; ++k) part += scalar::exp(pack.v[k] - top);
+      sum = sum * static_cast<double>(scalar::exp(before - top)) + static_cast<double>(part);
+    }
+  }
+  const T highest = Rows<width>::reduce(top, Max(), lowest<T>());
+  sum = top == lowest<T>() ? 0.0 : sum * static_cast<double>(scalar::exp(top - highest));
+  sum = Rows<width>::reduce(sum, Sum(), 0.0);
+  if (smoothing != 0) plain = Rows<width>::reduce(plain, Sum(), 0.0);
+  double term = 0;
+  if (place.lane == 0 && place.row < count) {
+    // A row of -inf has no softmax: NaN.
+    const T result =
+        highest == lowest<T>() ? highest - highest : highest + scalar::log(static_cast<T>(sum));
+    lse[place.row] = c.valid ? result : T(0);
+    if (c.valid) {
+      const double level = static_cast<double>(result);
+      term = (1 - smoothing) * (level - static_cast<double>(from[c.label]));
+      if (smoothing != 0) term += smoothing * (level - plain / static_cast<double>(cols));
+    }
+  }
+  term = block_reduce<kThreads>(term, Sum(), 0.0);
+  if (threadIdx.x == 0) partial[blockIdx.x] = term;
+}
+
+// times(total): how often each row is chosen; last(total): the last place where it is.
+__global__ static void times_kernel(std::int64_t total, std::int64_t count,
+                                    const std::int64_t* rows, unsigned* times,
+                                    unsigned long long* last) {
+  const std::int64_t i = thread_index();
+  if (i >= count) return;
+  const std::int64_t r = rows[i];
+  if (r < 0 || r >= total) return;
+  atomicAdd(times + r, 1u);
+  atomicMax(last + r, static_cast<unsigned long long>(i));
+}
+
+// x, gx: (total, cols), lse: (count).
+template <int width, class T>
+__global__ void cross_entropy_backward_kernel(std::int64_t total, std::int64_t count,
+                                              std::int64_t cols, bool vector, const T* x,
+                                              const unsigned* times, const unsigned long long* last,
+                                              const void* labels, bool wide, double smoothing,
+                                              const T* lse, const T* gy, T* gx) {
+  constexpr int size = Pack<T>::size;
+  const Rows<width> place;
+  if (place.row >= total) return;
+  const std::int64_t label = label_of(labels, wide, place.row);
+  std::int64_t k = times ? times[place.row] : place.row < count;
+  if (label < 0 || label >= cols) k = 0;
+  const T weight = static_cast<T>(static_cast<double>(*gy) / static_cast<double>(count) *
+                                  static_cast<double>(k));
+  const T rest = static_cast<T>(smoothing / static_cast<double>(cols));
+  const T level = k ? lse[last ? static_cast<std::int64_t>(last[place.row]) : place.row] : T(0);
+  for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
+    const std::int64_t left = cols - at;
+    Pack<T> g;
+#pragma unroll
+    for (int j = 0; j < size; ++j) g.v[j] = T(0);
+    if (k) {
+      const Pack<T> pack = load(x + place.row * cols + at, vector, left, T(0));
+#pragma unroll
+      for (int j = 0; j < size; ++j) {
+        g.v[j] = weight * (scalar::exp(pack.v[j] - level) - rest);
+        if (at + j == label) g.v[j] -= weight * static_cast<T>(1 - smoothing);
+      }
+    }
+    store(gx + place.row * cols + at, vector, left, g);
+  }
+}
+
+// x: (total, cols), rows: (count), labels: (total).
+template <int width, class T>
+__global__ void count_correct_kernel(std::int64_t total, std::int64_t count, std::int64_t cols,
+                                     bool vector, const T* x, const std::int64_t* rows,
+                                     const void* labels, bool wide, unsigned long long* correct,
+                                     Faults* faults) {
+  constexpr int size = Pack<T>::size;
+  const Rows<width> place;
+  const Chosen c =
+      chosen(place.row, total, count, cols, rows, labels, wide, place.lane == 0, faults);
+  T best = lowest<T>();
+  std::int64_t index = cols;  // of `best`, the first of equal ones; none yet
+  if (c.valid) {
+    for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
+      const Pack<T> pack = load(x + c.row * cols + at, vector, cols - at, lowest<T>());
+#pragma unroll
+      for (int k = 0; k < size; ++k) {
+        const T value = pack.v[k];
+        const bool above = value > best || (value != value && best == best);
+        if (above || (index == cols && value == best)) {
+          best = value;
+          index = at + k;
+        }
+      }
+    }
+  }
+  const T highest = Rows<width>::reduce(best, Max(), lowest<T>());
+  const bool stands = best == highest || (best != best && highest != highest);
+  index = Rows<width>::reduce(stands ? index : cols, Min(), cols);
+  const int hit = place.lane == 0 && c.valid && index == c.label;
+  const int hits = block_reduce<kThreads>(hit, Sum(), 0);
+  if (threadIdx.x == 0 && hits > 0) atomicAdd(correct, static_cast<unsigned long long>(hits));
+}
+
+template <class T>
+bool in_packs(std::int64_t cols, const T* x, const T* y = nullptr) {
+  return aligned(x, y) && cols % Pack<T>::size == 0;
+}
+
+}  // namespace
+
+template <class T, class Label>
+void cross_entropy(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
+                   const std::int64_t* rows, const Label* labels, double smoothing, T* lse,
+                   T* loss) {
+  visit_width(cols, [&](auto w) {
+    constexpr int width = decltype(w)::value;
+    const unsigned blocks = blocks_for(count, Rows<width>::per_block);
+    const Scratch<double> partial(blocks);
+    launch(cross_entropy_kernel<width, T>, blocks, kThreads, 0, total, count, cols,
+           in_packs(cols, x), x, rows, static_cast<const void*>(labels), sizeof(Label) == 8,
+           smoothing, lse, partial.get(), faults());
+    mean_of(blocks, partial.get(), static_cast<double>(count), loss);
+  });
+}
+
+template <class T, class Label>
+void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
+                            const std::int64_t* rows, const Label* labels, double smoothing,
+                            const T* lse, const T* gy, T* gx) {
+  const Scratch<unsigned> times(rows ? total : 0);
+  const Scratch<unsigned long long> last(rows ? total : 0);
+  if (rows && total > 0) {
+    const auto n = static_cast<std::size_t>(total);
+    check(cudaMemsetAsync(times.get(), 0, n * sizeof(unsigned), stream()), "cudaMemset");
+    check(cudaMemsetAsync(last.get(), 0, n * sizeof(unsigned long long), stream()), "cudaMemset");
+    launch(times_kernel, blocks_for(count, 256), 256, 0, total, count, rows, times.get(),
+           last.get());
+  }
+  visit_width(cols, [&](auto w) {
+    constexpr int width = decltype(w)::value;
+    launch(cross_entropy_backward_kernel<width, T>, blocks_for(total, Rows<width>::per_block),
+           kThreads, 0, total, count, cols, in_packs(cols, x, gx), x,
+           static_cast<const unsigned*>(rows ? times.get() : nullptr),
+           static_cast<const unsigned long long*>(rows ? last.get() : nullptr),
+           static_cast<const void*>(labels), sizeof(Label) == 8, smoothing, lse, gy, gx);
+  });
+}
+
+template <class T, class Label>
+void count_correct(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
+                   const std::int64_t* rows, const Label* labels, std::int64_t* correct) {
+  check(cudaMemsetAsync(correct, 0, sizeof(std::int64_t), stream()), "cudaMemset");
+  visit_width(cols, [&](auto w) {
+    constexpr int width = decltype(w)::value;
+    launch(count_correct_kernel<width, T>, blocks_for(count, Rows<width>::per_block), kThreads, 0,
+           total, count, cols, in_packs(cols, x), x, rows, static_cast<const void*>(labels),
+           sizeof(Label) == 8, reinterpret_cast<unsigned long long*>(correct), faults());
+  });
+}
+
+#define INSTANTIATE(T, Label)                                                               \
+  template void cross_entropy(std::int64_t, std::int64_t, std::int64_t, const T*,           \
+                              const std::int64_t*, const Label*, double, T*, T*);           \
+  template void cross_entropy_backward(std::int64_t, std::int64_t, std::int64_t, const T*,  \
+                                       const std::int64_t*, const Label*, double, const T*, \
+                                       const T*, T*);                                       \
+  template void count_correct(std::int64_t, std::int64_t, std::int64_t, const T*,           \
+                              const std::int64_t*, const Label*, std::int64_t*);
+INSTANTIATE(float, std::int32_t)
+INSTANTIATE(float, std::int64_t)
+INSTANTIATE(double, std::int32_t)
+INSTANTIATE(double, std::int64_t)
+#undef INSTANTIATE
+
+}  // namespace lipgrad::cuda
