@@ -14,8 +14,12 @@ std::string joined(const std::vector<std::string>& lines) {
   return fmt::format("{}", fmt::join(lines, "; "));
 }
 
-// The tensor itself, or a copy if somebody else sees its storage: moments are changed in place.
-Tensor taken(Tensor x) { return x.owns_storage() ? std::move(x) : x.clone(); }
+// The tensor itself if it is on the device and nobody else sees its storage, else a copy there:
+// moments are changed in place.
+Tensor taken(Tensor x, Device device) {
+  if (x.device() != device) return x.to(device);
+  return x.owns_storage() ? std::move(x) : x.clone();
+}
 
 }  // namespace
 
@@ -162,7 +166,8 @@ void Optimizer::load_state(OptimizerState state) {
     slot.moments.clear();
     if (slot.steps == 0) continue;
     for (const std::string& name : moment_names())
-      slot.moments.push_back(taken(std::move(state.tensors[slot.path + "/" + name])));
+      slot.moments.push_back(taken(std::move(state.tensors[slot.path + "/" + name]),
+                                   slot.parameter->value().device()));
   }
 }
 
