@@ -18,7 +18,8 @@ struct GradNorms {
 
 // Squares and sums are taken in f64 over fixed blocks, all parameters in one pass: the result does
 // not depend on the number of threads, and gradients of f32 neither overflow nor vanish. What is
-// not finite in a gradient makes its norm and the total so. CPU only.
+// not finite in a gradient makes its norm and the total so. On a CUDA device one copy to the host
+// is waited for.
 GradNorms grad_norms(const Module& module);
 // grad_norms(module).total
 double grad_norm(const Module& module);

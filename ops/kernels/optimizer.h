@@ -1,6 +1,7 @@
 #pragma once
 
-// C++17. Fused optimiser steps over many tensors at once; the update rules are PyTorch's.
+// C++17. Fused optimiser steps over many tensors at once; the update rules are PyTorch's. The lists
+// are in the host's memory, what they point to in the device's.
 
 #include <cstdint>
 
@@ -53,7 +54,8 @@ LIPGRAD_KERNELS(template <class T>
 
                 // sums[t] is the sum of the squares of all elements of tensor t. Squares and sums
                 // are taken in double, so that large and small floats neither overflow nor vanish,
-                // in an order that depends on the sizes alone.
+                // in an order that depends on the sizes alone. `sums` is memory of the device; the
+                // lists of sizes and tensors are the host's.
                 template <class T>
                 void sums_of_squares(std::int64_t tensors, const std::int64_t* sizes,
                                      const T* const* x, double* sums);)
