@@ -3,11 +3,6 @@
 #include <lipgrad/core/check.h>
 
 namespace lipgrad::cuda {
-namespace {
-
-constexpr std::size_t workspace_bytes = 32 << 20;
-
-}  // namespace
 
 void check(cublasStatus_t status, const char* what) {
   if (status != CUBLAS_STATUS_SUCCESS) fail("cuda: {}: {}", what, cublasGetStatusString(status));
@@ -22,12 +17,14 @@ Libraries::Libraries(Context& context) {
   check(cublasSetStream(blas, context.stream), "cublasSetStream");
   check(cudaMalloc(&workspace, workspace_bytes), "cudaMalloc");
   check(cublasSetWorkspace(blas, workspace, workspace_bytes), "cublasSetWorkspace");
+  check(cublasLtCreate(&blas_lt), "cublasLtCreate");
   check(cusparseCreate(&sparse), "cusparseCreate");
   check(cusparseSetStream(sparse, context.stream), "cusparseSetStream");
 }
 
 Libraries::~Libraries() {
   cusparseDestroy(sparse);
+  cublasLtDestroy(blas_lt);
   cublasDestroy(blas);
   cudaFree(workspace);
 }

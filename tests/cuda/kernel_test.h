@@ -28,6 +28,18 @@ inline bool with_cuda() {
   return true;
 }
 
+// A precision of matrix products, while it is in scope.
+class Precision {
+ public:
+  explicit Precision(MatmulPrecision p) { set_matmul_precision(p); }
+  ~Precision() { set_matmul_precision(before_); }
+  Precision(const Precision&) = delete;
+  Precision& operator=(const Precision&) = delete;
+
+ private:
+  MatmulPrecision before_ = matmul_precision();
+};
+
 // An array in device memory, `shift` elements behind an aligned address.
 template <class T>
 class DeviceVector {
