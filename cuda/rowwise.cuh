@@ -13,9 +13,9 @@
 //   input(k)                    the arrays
 //   prepare(at, e)              changes an element as it is read, at its place in the array
 //   first(e)                    its part in the first statistic
-//   middle(a, n)                what the first statistic comes to
+//   middle(a, n, slot)          what the first statistic comes to
 //   second(e, a)                its part in the second; may change e
-//   last(a, b, n)               what the second comes to
+//   last(a, b, n, slot)         what the second comes to (b is 0 when steps is 1)
 //   result(e, weight, bias, a, b), output(), finish(slot, a, b)
 //                               the result, where it goes, and what is left for each row
 // Results may go where an input came from.
@@ -29,6 +29,23 @@ inline constexpr int kRowThreads = 256;
 inline constexpr int kRowPacks = 4;                         // kept in registers by a thread
 inline constexpr std::int64_t kRowShared = 224 << 10;       // bytes a block may keep
 inline constexpr std::int64_t kRowSharedAtEase = 48 << 10;  // for several blocks a multiprocessor
+
+// The parts of an Op that reads its arrays as they are and has no weight and bias.
+template <class T, int inputs>
+struct RowOp {
+  using Value = T;
+  using First = Sum;
+  static constexpr int kept = inputs, steps = 1;
+  static constexpr bool columns = false;
+  __device__ static T first_identity() { return 0; }
+  __device__ void prepare(std::int64_t, T (&)[inputs]) const {}
+  __device__ T middle(T a, std::int64_t, std::int64_t) const { return a; }
+  __device__ T second(T (&)[inputs], T) const { return 0; }
+  __device__ T last(T, T b, std::int64_t, std::int64_t) const { return b; }
+  __device__ const T* weight() const { return nullptr; }
+  __device__ const T* bias() const { return nullptr; }
+  __device__ void finish(std::int64_t, T, T) const {}
+};
 
 // What one thread has of a row: elements first + k stride + j gap for pack k and j < pack size.
 struct Share {
@@ -167,14 +184,15 @@ __global__ void rows_in_registers(Op op, std::int64_t rows, std::int64_t n, int 
     add_first(op, share, share.first + k * share.stride, kept[k], a);
   for (int step = group / 2; step > 0; step /= 2)
     a = typename Op::First()(a, __shfl_xor_sync(kAllLanes, a, step));
-  a = op.middle(a, n);
+  const std::int64_t slot = share.alive ? row : 0;
+  a = op.middle(a, n, slot);
   if constexpr (Op::steps == 2) {
 #pragma unroll
     for (int k = 0; k < kRowPacks; ++k)
       add_second(op, share, share.first + k * share.stride, kept[k], a, b);
     for (int step = group / 2; step > 0; step /= 2) b += __shfl_xor_sync(kAllLanes, b, step);
-    b = op.last(a, b, n);
   }
+  b = op.last(a, b, n, slot);
 #pragma unroll
   for (int k = 0; k < kRowPacks; ++k)
     write_pack(op, share, share.first + k * share.stride, kept[k], a, b);
@@ -207,7 +225,7 @@ __device__ __forceinline__ void row_of_block(const Op& op, const Share& share, s
     add_first(op, share, i, pack, a);
     keep(k);
   }
-  a = op.middle(combine(a, typename Op::First(), Op::first_identity()), share.n);
+  a = op.middle(combine(a, typename Op::First(), Op::first_identity()), share.n, slot);
   if constexpr (Op::steps == 2) {
     k = 0;
     for (std::int64_t i = share.first; i < share.n; i += share.stride, ++k) {
@@ -215,8 +233,9 @@ __device__ __forceinline__ void row_of_block(const Op& op, const Share& share, s
       add_second(op, share, i, pack, a, b);
       keep(k);
     }
-    b = op.last(a, combine(b, Sum(), T(0)), share.n);
+    b = combine(b, Sum(), T(0));
   }
+  b = op.last(a, b, share.n, slot);
   k = 0;
   for (std::int64_t i = share.first; i < share.n; i += share.stride, ++k) {
     recall(k, i);
@@ -269,7 +288,7 @@ __global__ void columns_in_shared(Op op, std::int64_t slots, std::int64_t n, std
                     tall * size,
                     false,
                     alive};
-  row_of_block(op, share, slot, keep ? memory : nullptr, alive && row == 0,
+  row_of_block(op, share, alive ? slot : 0, keep ? memory : nullptr, alive && row == 0,
                [&](T value, auto with, T) {
                  part[thread] = value;
                  for (int half = tall / 2; half > 0; half /= 2) {

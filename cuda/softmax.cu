@@ -6,21 +6,10 @@
 namespace lipgrad::cuda {
 namespace {
 
-// What ops that work on (outer, n, inner) alone have in common.
-template <class T, int inputs>
-struct Plain {
-  using Value = T;
-  static constexpr int kept = inputs;
-  static constexpr bool columns = false;
-  __device__ const T* weight() const { return nullptr; }
-  __device__ const T* bias() const { return nullptr; }
-  __device__ void finish(std::int64_t, T, T) const {}
-};
-
 // softmax, or its logarithm. The first statistic is the largest element, the second the sum of
 // exp(x - largest); e becomes exp(x - largest), for the logarithm it stays x.
 template <class T, bool kLog>
-struct Softmax : Plain<T, 1> {
+struct Softmax : RowOp<T, 1> {
   using First = Max;
   static constexpr int steps = 2;
   const T* x;
@@ -34,13 +23,12 @@ struct Softmax : Plain<T, 1> {
     if (mask && mask[at] == 0) e[0] = -T(INFINITY);
   }
   __device__ T first(const T (&e)[1]) const { return e[0]; }
-  __device__ T middle(T top, std::int64_t) const { return top; }
   __device__ T second(T (&e)[1], T top) const {
     const T part = scalar::exp(e[0] - top);
     if (!kLog) e[0] = part;
     return part;
   }
-  __device__ T last(T top, T sum, std::int64_t) const {
+  __device__ T last(T top, T sum, std::int64_t, std::int64_t) const {
     return kLog ? top + scalar::log(sum) : T(1) / sum;
   }
   __device__ T result(const T (&e)[1], T, T, T top, T scale) const {
@@ -51,40 +39,28 @@ struct Softmax : Plain<T, 1> {
 
 // e = (y, gy); the statistic is <y, gy>.
 template <class T>
-struct SoftmaxBackward : Plain<T, 2> {
-  using First = Sum;
-  static constexpr int steps = 1;
+struct SoftmaxBackward : RowOp<T, 2> {
   const T *y, *gy;
   T* gx;
 
-  __device__ static T first_identity() { return 0; }
   __device__ const T* input(int k) const { return k == 0 ? y : gy; }
   __device__ T* output() const { return gx; }
-  __device__ void prepare(std::int64_t, T (&)[2]) const {}
   __device__ T first(const T (&e)[2]) const { return e[0] * e[1]; }
-  __device__ T middle(T dot, std::int64_t) const { return dot; }
-  __device__ T second(T (&)[2], T) const { return 0; }
-  __device__ T last(T, T, std::int64_t) const { return 0; }
   __device__ T result(const T (&e)[2], T, T, T dot, T) const { return e[0] * (e[1] - dot); }
 };
 
 // e = (y, gy), then (exp(y), gy). The statistics are the sum of exp(y), which is 1 unless the row
 // was set to 0 (or is one entry, whose gradient is 0 anyway), and that of gy where y > -inf.
 template <class T>
-struct LogSoftmaxBackward : Plain<T, 2> {
-  using First = Sum;
+struct LogSoftmaxBackward : RowOp<T, 2> {
   static constexpr int steps = 2;
   const T *y, *gy;
   T* gx;
 
-  __device__ static T first_identity() { return 0; }
   __device__ const T* input(int k) const { return k == 0 ? y : gy; }
   __device__ T* output() const { return gx; }
-  __device__ void prepare(std::int64_t, T (&)[2]) const {}
   __device__ T first(const T (&e)[2]) const { return scalar::exp(e[0]); }
-  __device__ T middle(T mass, std::int64_t) const { return mass; }
   __device__ T second(T (&e)[2], T) const { return e[0] == -T(INFINITY) ? T(0) : e[1]; }
-  __device__ T last(T, T total, std::int64_t) const { return total; }
   __device__ T result(const T (&e)[2], T, T, T mass, T total) const {
     if (mass > T(1.5) || e[0] == -T(INFINITY)) return 0;
     return e[1] - scalar::exp(e[0]) * total;
