@@ -171,7 +171,7 @@ void measure_products(Rates& rates, Device device, std::int64_t size) {
   const double flops = 2.0 * static_cast<double>(size) * static_cast<double>(size * size);
   for (const DType dtype : {f32, f64}) {
     const Tensor a = randn({size, size}, dtype, rng).to(device), b = a.clone();
-    const std::string name = fmt::format("product {} x {}, {}", size, size, dtype);
+    const std::string name = fmt::format("product {} x {}, {}", size, size, name_of(dtype));
     rates.measure(name, 0, flops, [&] { matmul(a, b); });
     if (dtype == f64 || !device.is_cuda()) continue;
     set_matmul_precision(MatmulPrecision::tf32);
