@@ -9,6 +9,8 @@ fi
 flags=(-std=c++20 -fsyntax-only -Wall -Wextra -Werror -DHWY_COMPILE_ONLY_STATIC
   -Ibuild/release/include -Ibuild/release/proto
   $(pkg-config --cflags openblas libhwy fmt protobuf-lite))
-sources() { files {core,ops,graph,vision,models}/'*.cpp'; }
+sources() { files {core,ops,graph,vision,models,cuda}/'*.cpp' cuda/'*.cu' tests/cuda_emulation/src/'*.cpp'; }
+# CUDA sources as in the preset emulated.
+flags+=(-isystem tests/cuda_emulation/include -Itests/cuda_emulation/src -Wno-unknown-pragmas -x c++)
 verdict "clang: $(sources | wc -l) files" "$(sources |
   nice xargs -P "$(nproc)" -n 4 clang++ "${flags[@]}" 2>&1 | grep -E 'error|warning' | head -40)"

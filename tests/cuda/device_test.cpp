@@ -159,6 +159,29 @@ TEST_SUITE("cuda") {
                          "csr: column 7 of entry 2 is not in [0, 3)", Error);
   }
 
+  TEST_CASE("two devices: each has its own memory, and operands must share one") {
+    if (!test::with_cuda()) return;
+    if (cuda_status().devices.size() < 2) {
+      MESSAGE("skipped: there is one CUDA device only");
+      return;
+    }
+    const Device first = cuda_device(0), second = cuda_device(1);
+    Generator rng{4};
+    const Tensor x = randn({100, 33}, f64, rng), a = x.to(first), b = a.to(second);
+    CHECK(b.device() == second);
+    CHECK(bitwise_equal(b, x));
+    CHECK(bitwise_equal(exp(b), exp(a)));
+    CHECK_THROWS_WITH_AS(add(a, b), doctest::Contains("inputs on cuda:0 and cuda:1"), Error);
+    const memory::Counters before = memory::counters(second);
+    const Tensor more = empty({1000}, f64, second);
+    CHECK(memory::counters(second).live == before.live + 8000);
+    Tape tape;
+    const Tensor w = tape.watch(a);
+    const Tensor g = tape.grad(transfer(sum(square(transfer(w, second))), first), {w})[0];
+    CHECK(g.device() == first);
+    CHECK(bitwise_equal(g, mul(a, 2.0)));
+  }
+
   TEST_CASE("anomaly mode finds a NaN on the device") {
     if (!test::with_cuda()) return;
     Tape tape({.anomaly = true});

@@ -40,6 +40,17 @@ refused "cli: seed below zero" 2 "seed" train gat --seed -1
 refused "cli: no threads" 2 "threads" --threads 0 gradcheck
 refused "cli: resume from nowhere" 1 "--out" "${short[@]}" --resume
 refused "cli: unknown op" 1 "nosuchop" gradcheck --op nosuchop
+refused "cli: a device of another kind" 1 "device: 'gpu'; expected cpu, cuda or cuda:0" "${short[@]}" --device gpu
+if "$lipgrad" doctor | grep -q "^CUDA  *not in this build"; then
+  for command in "train gat --data cora" "gradcheck --op tanh" rates; do
+    refused "cli: ${command%% *} on CUDA without it" 1 "cuda:0 asked for, but this build of lipgrad has no CUDA backend" \
+      $command --device cuda
+  done
+fi
+refused "cli: evaluations every 0 epochs" 2 "evaluate-every" "${short[@]}" --evaluate-every 0
+works "cli: evaluations now and then" train gat --preset standard --data cora --epochs 5 --evaluate-every 3
+works "cli: rates" rates --rows 8 --seconds 0 --only softmax --json rates.json
+refused "cli: rates of too many rows" 2 "rows" rates --rows 99999999999
 LIPGRAD_THREADS=some refused "cli: LIPGRAD_THREADS not a number" 1 "LIPGRAD_THREADS.*some" "${short[@]}"
 
 # Data sets.

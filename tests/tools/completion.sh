@@ -55,7 +55,7 @@ among "generated" train gat --data ""
 
 # Every command and option of --help is offered, and no other.
 mkdir runs && touch data.json graph.npz "runs/a b.lip"
-for path in "" train "train gat" inspect doctor gradcheck completion; do
+for path in "" train "train gat" inspect doctor gradcheck rates completion; do
   read -ra command <<<"$path"
   "$lipgrad" "${command[@]}" --help >out
   expected=$(grep -oE '^ +(-[a-z],)?--[a-z-]+' out | grep -oE -- '--[a-z-]+' | sort | paste -sd ' ')
