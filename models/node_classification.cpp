@@ -6,7 +6,8 @@ std::vector<Measurement> measure_node_classification(const Tensor& logits, const
   std::vector<Measurement> metrics;
   const auto has = [](const Tensor& rows) { return rows.defined() && rows.numel() > 0; };
   const auto accuracy = [&](const char* name, const Tensor& rows) {
-    metrics.push_back({name, full({}, lipgrad::accuracy(logits, data.labels, rows), f64)});
+    metrics.push_back(
+        {name, correct(logits, data.labels, rows), static_cast<double>(rows.numel())});
   };
   if (has(data.train)) accuracy("train_accuracy", data.train);
   if (has(data.val)) {
