@@ -13,24 +13,14 @@ __global__ void activation_kernel(F f, std::int64_t n, std::int64_t cols, bool v
   const Piece<T> piece(n, vector);
   Pack<T> v = piece.read(x);
   if (bias) {
-    // The column at which the block starts; from there one subtraction, or a short division.
-    const std::int64_t start = n <= 0x7fffffff
-                                   ? static_cast<unsigned>(piece.base) % static_cast<unsigned>(cols)
-                                   : piece.base % cols;
-    const auto column = [&](int k) {
-      const std::int64_t c = start + piece.offset(k);
-      if (c < cols) return c;
-      return cols >= piece.block ? c - cols
-                                 : static_cast<std::int64_t>(static_cast<unsigned>(c) %
-                                                             static_cast<unsigned>(cols));
-    };
+    const Columns<T> column(piece, cols);
     if (piece.whole && cols % piece.size == 0) {
-      const Pack<T> b = load(bias + column(0));
+      const Pack<T> b = load(bias + column(piece.first));
 #pragma unroll
       for (int k = 0; k < piece.size; ++k) v.v[k] += b.v[k];
     } else {
 #pragma unroll
-      for (int k = 0; k < piece.size; ++k) v.v[k] += bias[column(k)];
+      for (int k = 0; k < piece.size; ++k) v.v[k] += bias[column(piece.offset(k))];
     }
   }
 #pragma unroll

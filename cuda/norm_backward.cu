@@ -23,11 +23,12 @@ __global__ void norm_backward_kernel(std::int64_t rows, std::int64_t cols, const
   LIPGRAD_DYNAMIC_SHARED(Pack<T>, near);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % group, team = thread / group;
   const int teams = kRowThreads / group, stride = group * size;
+  const std::int64_t block = blockIdx.x;
   const bool packs = cols % size == 0;
   const int first = packs ? lane * size : lane, gap = packs ? 1 : group;
   const int arrays = 2 + (gweight ? 1 : 0) + (gbias ? 1 : 0);
   const std::int64_t count = (cols + stride - 1) / stride;  // packs of a thread
-  Pack<T>* const memory = far ? far + blockIdx.x * count * arrays * kRowThreads : near;
+  Pack<T>* const memory = far ? far + block * count * arrays * kRowThreads : near;
   const auto kept = [&](std::int64_t k, int array) {
     return memory + (k * arrays + array) * kRowThreads + thread;
   };
@@ -53,7 +54,7 @@ __global__ void norm_backward_kernel(std::int64_t rows, std::int64_t cols, const
 
   for (std::int64_t k = 0; k < count; ++k)
     for (int array = 2; array < arrays; ++array) *kept(k, array) = Pack<T>{};
-  const std::int64_t begin = blockIdx.x * per_team * teams;
+  const std::int64_t begin = block * per_team * teams;
   for (std::int64_t t = 0; t < per_team && begin + t * teams < rows; ++t) {
     const std::int64_t row = begin + t * teams + team, at = row * cols;
     const bool alive = row < rows;
@@ -121,7 +122,7 @@ __global__ void norm_backward_kernel(std::int64_t rows, std::int64_t cols, const
       for (int other = 1; other < teams; ++other)
 #pragma unroll
         for (int j = 0; j < size; ++j) total.v[j] += from[other * group].v[j];
-      T* const to = (array == 2 && gweight ? gweight : gbias) + blockIdx.x * cols;
+      T* const to = (array == 2 && gweight ? gweight : gbias) + block * cols;
 #pragma unroll
       for (int j = 0; j < size; ++j)
         if (i + j * gap < cols) to[i + j * gap] = total.v[j];

@@ -169,17 +169,18 @@ __global__ void column_thread_kernel(Terms terms, std::int64_t slots, std::int64
   const std::int64_t slot = thread_index();
   if (slot >= slots) return;
   const std::int64_t outer = slot / inner;
-  const T* x = terms.data() + outer * n * inner + (slot - outer * inner);
+  const T* x = terms.data();  // null where n is 0
+  const std::int64_t base = outer * n * inner + (slot - outer * inner);
   typename Terms::State state = terms.none();
   std::int64_t i = 0;
   for (; i + batch <= n; i += batch) {
     T v[batch];
 #pragma unroll
-    for (int k = 0; k < batch; ++k) v[k] = x[(i + k) * inner];
+    for (int k = 0; k < batch; ++k) v[k] = x[base + (i + k) * inner];
     terms.take(state, v, batch, i, 1, slot);
   }
   for (; i < n; ++i) {
-    const T v[1] = {x[i * inner]};
+    const T v[1] = {x[base + i * inner]};
     terms.take(state, v, 1, i, 1, slot);
   }
   terms.finish(state, slot);

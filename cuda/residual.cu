@@ -14,7 +14,8 @@ struct Forward {
   }
 };
 
-// Writes gx and gf of an element (null: not wanted) and gives its part of galpha (0 if f is null).
+// Writes gx and gf of an element (null: not wanted) and gives its part of galpha. __ldg: the next
+// elements may be read before these are written.
 template <class T>
 struct Gradient {
   bool damped;
@@ -25,9 +26,8 @@ struct Gradient {
 
   __device__ T operator()(std::int64_t row, std::int64_t col) const {
     const std::int64_t at = row * cols + col;
-    const T g = gy[at];
-    T part = 0;
-    if (f) part = g * (damped ? f[at] - x[at] : f[at]);
+    const T g = __ldg(gy + at), to = __ldg(f + at);
+    const T part = g * (damped ? to - __ldg(x + at) : to);
     if (gx || gf) {
       const T along = g * alpha[scalar ? 0 : col];
       if (gf) gf[at] = along;
@@ -37,25 +37,16 @@ struct Gradient {
   }
 };
 
-// gx and gf alone. Two loads and two stores an element at most: scalar accesses will do.
+// gx and gf alone.
 template <class T>
 __global__ void gradient_kernel(bool damped, std::int64_t n, std::int64_t cols, bool vector,
                                 const T* alpha, const T* gy, T* gx, T* gf) {
   const Piece<T> piece(n, vector);
   const Pack<T> g = piece.read(gy);
   Pack<T> along;
-  const std::int64_t start = n <= 0x7fffffff
-                                 ? static_cast<unsigned>(piece.base) % static_cast<unsigned>(cols)
-                                 : piece.base % cols;
+  const Columns<T> column(piece, cols);
 #pragma unroll
-  for (int k = 0; k < piece.size; ++k) {
-    std::int64_t c = start + piece.offset(k);
-    if (c >= cols)
-      c = cols >= piece.block
-              ? c - cols
-              : static_cast<std::int64_t>(static_cast<unsigned>(c) % static_cast<unsigned>(cols));
-    along.v[k] = g.v[k] * alpha[c];
-  }
+  for (int k = 0; k < piece.size; ++k) along.v[k] = g.v[k] * alpha[column(piece.offset(k))];
   if (gf) piece.write(gf, along);
   if (!gx) return;
 #pragma unroll

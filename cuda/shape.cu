@@ -1,4 +1,3 @@
-#include <lipgrad/ops/kernels/linear.h>
 #include <lipgrad/ops/kernels/shape.h>
 
 #include "vectors.cuh"
@@ -156,21 +155,5 @@ void copy_strided(const StridedBox& box, std::int64_t element, void* to, const v
     copy(m, static_cast<std::uint8_t*>(to), static_cast<const std::uint8_t*>(from));
   }
 }
-
-template <class T>
-void transpose(std::int64_t rows, std::int64_t cols, const T* x, T* y) {
-  StridedBox box;
-  box.rank = 2;
-  box.size[0] = rows;
-  box.size[1] = cols;
-  box.from[0] = cols;
-  box.from[1] = 1;
-  box.to[0] = 1;
-  box.to[1] = rows;
-  copy_strided(box, sizeof(T), y, x);
-}
-
-template void transpose(std::int64_t, std::int64_t, const float*, float*);
-template void transpose(std::int64_t, std::int64_t, const double*, double*);
 
 }  // namespace lipgrad::cuda

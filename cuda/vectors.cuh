@@ -97,6 +97,28 @@ struct Piece {
   }
 };
 
+// The columns of a piece's elements in an array with rows of `cols`: one division a block, then a
+// subtraction or a short division.
+template <class T>
+class Columns {
+ public:
+  __device__ Columns(const Piece<T>& piece, std::int64_t cols)
+      : start_(piece.n <= 0x7fffffff
+                   ? static_cast<unsigned>(piece.base) % static_cast<unsigned>(cols)
+                   : piece.base % cols),
+        cols_(cols) {}
+  // That of the element `offset` behind the piece's base.
+  __device__ __forceinline__ std::int64_t operator()(int offset) const {
+    const std::int64_t c = start_ + offset;
+    if (c < cols_) return c;
+    if (cols_ >= Piece<T>::block) return c - cols_;
+    return static_cast<unsigned>(c) % static_cast<unsigned>(cols_);
+  }
+
+ private:
+  std::int64_t start_, cols_;
+};
+
 // y[i] = f(x[i]) for i < n, and the like for two operands; n elements, blocks of kMapThreads.
 template <class F, class T>
 __global__ void map_kernel(F f, std::int64_t n, bool vector, const T* x, T* y) {
