@@ -1,8 +1,8 @@
 #pragma once
 
-// Stands in for the toolkit's <cuda_runtime.h> in builds with LIPGRAD_CUDA=EMULATED, so that kernels
-// and the host code around them compile unchanged with g++ and clang. What lipgrad uses is here, with
-// the real signatures; tests/cuda_emulation/README.md says how to add more.
+// Stands in for the toolkit's <cuda_runtime.h> in builds with LIPGRAD_CUDA=EMULATED, so that
+// kernels and the host code around them compile unchanged with g++ and clang. What lipgrad uses is
+// here, with the real signatures; tests/cuda_emulation/README.md says how to add more.
 
 #define LIPGRAD_CUDA_EMULATED 1
 #define CUDART_VERSION 13000

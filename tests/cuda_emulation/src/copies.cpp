@@ -25,13 +25,12 @@ struct Copy {
 void run_copy(const Copy& c, bool from_device, bool to_device) {
   // It may have been queued or captured long ago.
   const auto inside = [](const void* p, std::size_t bytes) {
-    const Block block = find_device_block(p);
+    const Allocation block = find_device_block(p);
     return block.begin && static_cast<const char*>(p) + bytes <= block.begin + block.bytes;
   };
   if ((to_device && !inside(c.to, c.to_bytes())) ||
       (from_device && !inside(c.from, c.from_bytes()))) {
-    report_sticky(cudaErrorIllegalAddress,
-                  "cudaMemcpy: the memory was freed before the copy ran");
+    report_sticky(cudaErrorIllegalAddress, "cudaMemcpy: the memory was freed before the copy ran");
     return;
   }
   const DeviceAccess access;
@@ -107,9 +106,8 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                 size_t bytes, cudaStream_t stream) {
   LIPGRAD_EMULATION_ENTRY;
-  const Block target = find_device_block(to), source = find_device_block(from);
-  if (!target.begin || target.device != to_device || !source.begin ||
-      source.device != from_device)
+  const Allocation target = find_device_block(to), source = find_device_block(from);
+  if (!target.begin || target.device != to_device || !source.begin || source.device != from_device)
     return report(cudaErrorInvalidValue, "cudaMemcpyPeer: memory of another device");
   return copy({to, bytes, from, bytes, bytes, 1}, cudaMemcpyDeviceToDevice, state_of(stream),
               false);

@@ -49,7 +49,7 @@ template <class F>
 cublasStatus_t queue(cublasHandle_t handle, const char* what, F run) {
   if (stream_device(handle->stream) != handle->device) return CUBLAS_STATUS_INVALID_VALUE;
   return enqueue_host(handle->stream, what, run) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
-                                                               : CUBLAS_STATUS_EXECUTION_FAILED;
+                                                                : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 template <class T>

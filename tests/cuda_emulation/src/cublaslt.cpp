@@ -62,7 +62,8 @@ cublasStatus_t store(T& field, const void* value, std::size_t bytes) {
 std::size_t layout_bytes(const Layout& x) {
   const std::size_t one = matrix_bytes(static_cast<int64_t>(x.rows), static_cast<int64_t>(x.cols),
                                        x.ld, element_size(x.type));
-  return one == 0 ? 0 : one + static_cast<std::size_t>(x.batch - 1) * x.stride * element_size(x.type);
+  return one == 0 ? 0
+                  : one + static_cast<std::size_t>(x.batch - 1) * x.stride * element_size(x.type);
 }
 
 // Whether sizes and types agree, and whether there is an algorithm for them.
@@ -80,8 +81,8 @@ cublasStatus_t supported(const Operation& op, const Layout& a, const Layout& b, 
     if (x->order != CUBLASLT_ORDER_COL || x->type != d.type || x->type != op.scale_type)
       return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  const bool f64 = op.compute_type == CUBLAS_COMPUTE_64F ||
-                   op.compute_type == CUBLAS_COMPUTE_64F_PEDANTIC;
+  const bool f64 =
+      op.compute_type == CUBLAS_COMPUTE_64F || op.compute_type == CUBLAS_COMPUTE_64F_PEDANTIC;
   if (d.type != (f64 ? CUDA_R_64F : CUDA_R_32F)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (m == 0 || n == 0 || k == 0) return CUBLAS_STATUS_INVALID_VALUE;
   switch (op.epilogue) {
@@ -105,7 +106,8 @@ cublasStatus_t supported(const Operation& op, const Layout& a, const Layout& b, 
 
 template <class T>
 T gelu(T x) {  // the tanh form
-  const T inner = static_cast<T>(0.79788456080286535588) * (x + static_cast<T>(0.044715) * x * x * x);
+  const T inner =
+      static_cast<T>(0.79788456080286535588) * (x + static_cast<T>(0.044715) * x * x * x);
   return static_cast<T>(0.5) * x * (1 + std::tanh(inner));
 }
 
@@ -120,9 +122,9 @@ void matmul(const Operation& op, T alpha, const T* a, const Layout& la, const T*
     if (in != out && beta != 0)
       for (int64_t column = 0; column < n; ++column)
         std::memmove(out + column * ld.ld, in + column * lc.ld, m * sizeof(T));
-    gemm(op.transa, op.transb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k),
-         alpha, a + i * la.stride, static_cast<int>(la.ld), b + i * lb.stride,
-         static_cast<int>(lb.ld), beta, out, static_cast<int>(ld.ld));
+    gemm(op.transa, op.transb, static_cast<int>(m), static_cast<int>(n), static_cast<int>(k), alpha,
+         a + i * la.stride, static_cast<int>(la.ld), b + i * lb.stride, static_cast<int>(lb.ld),
+         beta, out, static_cast<int>(ld.ld));
     if (op.epilogue == CUBLASLT_EPILOGUE_DEFAULT) continue;
     const T* bias = static_cast<const T*>(op.bias) + i * op.bias_stride;
     T* aux = static_cast<T*>(op.aux) + i * op.aux_stride;
@@ -184,7 +186,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t descriptor,
     case CUBLASLT_MATMUL_DESC_POINTER_MODE:
       status = store(descriptor->pointer_mode, value, bytes);
       return descriptor->pointer_mode == CUBLASLT_POINTER_MODE_HOST ? status
-                                                                   : CUBLAS_STATUS_NOT_SUPPORTED;
+                                                                    : CUBLAS_STATUS_NOT_SUPPORTED;
     case CUBLASLT_MATMUL_DESC_TRANSA:
       return store(descriptor->transa, value, bytes);
     case CUBLASLT_MATMUL_DESC_TRANSB:
@@ -271,11 +273,13 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
-    cublasLtHandle_t handle, cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
-    cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-    cublasLtMatmulPreference_t preference, int asked, cublasLtMatmulHeuristicResult_t results[],
-    int* found) {
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
+                                              cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int asked,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* found) {
   *found = 0;
   if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;
   if (asked < 1) return CUBLAS_STATUS_INVALID_VALUE;
@@ -307,7 +311,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     Algorithm algorithm;
     std::memcpy(&algorithm, algo, sizeof algorithm);
     if (workspace_bytes < algorithm.workspace) {
-      report(cudaErrorInvalidValue, "cublasLtMatmul: the workspace is smaller than the algorithm's");
+      report(cudaErrorInvalidValue,
+             "cublasLtMatmul: the workspace is smaller than the algorithm's");
       return CUBLAS_STATUS_INVALID_VALUE;
     }
     for (int i = 0; i < 4; ++i) {
@@ -342,14 +347,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
 
   const auto queue = [&](auto tag) {
     using T = decltype(tag);
-    return enqueue_host(stream, "matmul",
-                        [op, a, b, c, d, la = *a_layout, lb = *b_layout, lc = *c_layout,
-                         ld = *d_layout, first = *static_cast<const T*>(alpha),
-                         second = *static_cast<const T*>(beta)] {
-                          matmul<T>(op, first, static_cast<const T*>(a), la,
-                                    static_cast<const T*>(b), lb, second,
-                                    static_cast<const T*>(c), lc, static_cast<T*>(d), ld);
-                        });
+    return enqueue_host(
+        stream, "matmul",
+        [op, a, b, c, d, la = *a_layout, lb = *b_layout, lc = *c_layout, ld = *d_layout,
+         first = *static_cast<const T*>(alpha), second = *static_cast<const T*>(beta)] {
+          matmul<T>(op, first, static_cast<const T*>(a), la, static_cast<const T*>(b), lb, second,
+                    static_cast<const T*>(c), lc, static_cast<T*>(d), ld);
+        });
   };
   const cudaError_t error = d_layout->type == CUDA_R_64F ? queue(double{}) : queue(float{});
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;

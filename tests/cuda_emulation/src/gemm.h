@@ -23,14 +23,14 @@ inline CBLAS_TRANSPOSE transposed(cublasOperation_t operation) {
 inline void gemm(cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
                  float alpha, const float* a, int lda, const float* b, int ldb, float beta,
                  float* c, int ldc) {
-  cblas_sgemm(CblasColMajor, transposed(transa), transposed(transb), m, n, k, alpha, a, lda, b,
-              ldb, beta, c, ldc);
+  cblas_sgemm(CblasColMajor, transposed(transa), transposed(transb), m, n, k, alpha, a, lda, b, ldb,
+              beta, c, ldc);
 }
 inline void gemm(cublasOperation_t transa, cublasOperation_t transb, int m, int n, int k,
                  double alpha, const double* a, int lda, const double* b, int ldb, double beta,
                  double* c, int ldc) {
-  cblas_dgemm(CblasColMajor, transposed(transa), transposed(transb), m, n, k, alpha, a, lda, b,
-              ldb, beta, c, ldc);
+  cblas_dgemm(CblasColMajor, transposed(transa), transposed(transb), m, n, k, alpha, a, lda, b, ldb,
+              beta, c, ldc);
 }
 
 }  // namespace lipgrad_emulation

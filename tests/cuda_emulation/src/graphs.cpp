@@ -127,7 +127,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   LIPGRAD_EMULATION_ENTRY;
   const auto state = state_of(stream);
-  *status = !state->capture          ? cudaStreamCaptureStatusNone
+  *status = !state->capture           ? cudaStreamCaptureStatusNone
             : state->capture->invalid ? cudaStreamCaptureStatusInvalidated
                                       : cudaStreamCaptureStatusActive;
   return cudaSuccess;

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <map>
+#include <string>
 
 #include "sanitizers.h"
 #include "state.h"
@@ -20,12 +22,15 @@ namespace {
 constexpr std::size_t kArena = std::size_t{64} << 30;
 constexpr std::size_t kAlign = 256;
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // Larger blocks are neither filled nor kept back when they are freed.
 constexpr std::size_t kLarge = std::size_t{64} << 20;
 // Freed blocks are used again only after so much else was freed.
 constexpr std::size_t kQuarantine = std::size_t{64} << 20;
-// Protecting walks over the pages in use, so this is given up for programs that use much.
-constexpr std::size_t kMostProtected = std::size_t{32} << 20;
+// Protecting walks over the pages in use (about 0.1 us each, huge or not), so this is given up for
+// programs that use much memory.
+constexpr std::size_t kMostProtected = std::size_t{1} << 30;
+constexpr std::size_t kMostProtectedInSmallPages = std::size_t{32} << 20;
 
 struct Live {
   std::size_t bytes, capacity;  // the rest of the capacity is what nobody may touch
@@ -54,41 +59,58 @@ const bool limit_from_environment = [] {
   return true;
 }();
 
-std::size_t up_to_page(std::size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+std::size_t up_to(std::size_t unit, std::size_t bytes) { return (bytes + unit - 1) / unit * unit; }
+
+bool huge_pages() {
+  static const bool there = [] {
+    std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string line;
+    std::getline(in, line);
+    return line.find("[always]") != std::string::npos ||
+           line.find("[madvise]") != std::string::npos;
+  }();
+  return there;
+}
 
 void open_arenas(bool open) {
   if (open_for_good) return;
   std::size_t used = 0;
   for (const Arena& arena : arenas) used += arena.used;
-  if (used > kMostProtected) open_for_good = open = true;
+  if (used > (huge_pages() ? kMostProtected : kMostProtectedInSmallPages))
+    open_for_good = open = true;
   for (const Arena& arena : arenas)
     if (arena.used)
-      mprotect(arena.base, up_to_page(arena.used), open ? PROT_READ | PROT_WRITE : PROT_NONE);
+      mprotect(arena.base, up_to(kHugePage, arena.used), open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 // A block cut from the end of the arena.
 char* cut(Arena& arena, std::size_t capacity) {
   if (!arena.base) {
-    void* p = mmap(nullptr, kArena, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = mmap(nullptr, kArena + kHugePage, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) return nullptr;
-    arena.base = static_cast<char*>(p);
+    const auto at = reinterpret_cast<std::uintptr_t>(p);
+    arena.base = static_cast<char*>(p) + (up_to(kHugePage, at) - at);
   }
-  if (arena.used == 0) {
-    arena.used = kAlign;
-    mprotect(arena.base, kPage, PROT_READ | PROT_WRITE);
-    poison(arena.base, kAlign);
+  const std::size_t first =
+      arena.used == 0 ? kAlign : 0;  // nobody may touch what is before a block
+  if (capacity + first > kArena - arena.used) return nullptr;
+  const std::size_t before = up_to(kHugePage, arena.used);
+  char* p = arena.base + arena.used + first;
+  arena.used += first + capacity;
+  const std::size_t after = up_to(kHugePage, arena.used);
+  if (after > before) {
+    mprotect(arena.base + before, after - before, PROT_READ | PROT_WRITE);
+    // A large block is touched here and there.
+    madvise(arena.base + before, after - before,
+            capacity > kLarge ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
   }
-  if (capacity > kArena - arena.used) return nullptr;
-  const std::size_t before = up_to_page(arena.used);
-  char* p = arena.base + arena.used;
-  arena.used += capacity;
-  if (up_to_page(arena.used) > before)
-    mprotect(arena.base + before, up_to_page(arena.used) - before, PROT_READ | PROT_WRITE);
+  poison(p - first, first);
   return p;
 }
 
-// Makes a block reachable. Of a large one that was freed only the first page was out of reach, since
-// the shadow of it all would cost an eighth of its size.
+// Makes a block reachable. Of a large one that was freed only the first page was out of reach,
+// since the shadow of it all would cost an eighth of its size.
 void unpoison_block(char* p, std::size_t bytes, std::size_t bytes_before) {
   if (bytes <= kLarge) return unpoison(p, bytes);
   unpoison(p, kPage);
@@ -155,7 +177,7 @@ bool free_device(void* data) {
     arena.live.erase(it);
     arena.live_bytes -= block.bytes;
     if (block.bytes > kLarge) {
-      madvise(arena.base + up_to_page(p - arena.base),
+      madvise(arena.base + up_to(kPage, static_cast<std::size_t>(p - arena.base)),
               (block.bytes - kPage) / kPage * kPage, MADV_DONTNEED);
       poison(p, kPage);
       arena.reusable.emplace(block.capacity, Freed{p, block.bytes, block.capacity});
@@ -173,7 +195,7 @@ bool free_device(void* data) {
   return false;
 }
 
-Block find_device_block(const void* p) {
+Allocation find_device_block(const void* p) {
   for (int device = 0; device < kMaxDevices; ++device) {
     Arena& arena = arenas[device];
     const auto it = find_in(arena.live, p);
@@ -183,7 +205,7 @@ Block find_device_block(const void* p) {
   return {};
 }
 
-Block find_pinned_block(const void* p) {
+Allocation find_pinned_block(const void* p) {
   const auto it = find_in(pinned, p);
   if (it != pinned.end() && static_cast<const char*>(p) <= it->first + it->second)
     return {it->first, it->second, -1};
@@ -207,7 +229,7 @@ bool is_device_pointer(const void* p) {
 bool check_range(const void* p, std::size_t bytes, const char* what, int device) {
   const Lock lock(mutex());
   if (device < 0) device = current_device();
-  Block block = find_device_block(p);
+  Allocation block = find_device_block(p);
   if (!block.begin) block = find_pinned_block(p);
   const std::string name = what;
   if (!block.begin) {
@@ -263,9 +285,10 @@ cudaError_t cudaFreeAsync(void* p, cudaStream_t stream) {
   if (state_of(stream)->capture)
     return report(cudaErrorNotSupported, "cudaFreeAsync in a capture is not emulated");
   return push(state_of(stream), {NodeKind::free, "cudaFreeAsync", [p] {
-    if (!free_device(p))
-      report(cudaErrorInvalidValue, "cudaFreeAsync of a pointer that was not allocated");
-  }});
+                                   if (!free_device(p))
+                                     report(cudaErrorInvalidValue,
+                                            "cudaFreeAsync of a pointer that was not allocated");
+                                 }});
 }
 
 cudaError_t cudaHostAlloc(void** p, size_t bytes, unsigned) {

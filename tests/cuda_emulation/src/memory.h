@@ -7,20 +7,20 @@
 
 namespace lipgrad_emulation {
 
-struct Block {
+struct Allocation {
   char* begin = nullptr;  // null: no such block
   std::size_t bytes = 0;
   int device = 0;
 };
 
-// Null when the device is full. Fresh memory up to 64 MiB holds NaN; more is left untouched, so that
-// a test may have a huge array of which it uses little.
+// Null when the device is full. Fresh memory up to 64 MiB holds NaN; more is left untouched, so
+// that a test may have a huge array of which it uses little.
 void* allocate_device(int device, std::size_t bytes);
 // False unless allocate_device() gave it and it was not freed.
 bool free_device(void* p);
 // The block that p points into (or just behind).
-Block find_device_block(const void* p);
-Block find_pinned_block(const void* p);
+Allocation find_device_block(const void* p);
+Allocation find_pinned_block(const void* p);
 std::size_t device_memory_total();
 std::size_t device_memory_free(int device);
 

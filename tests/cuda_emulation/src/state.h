@@ -30,7 +30,7 @@ cudaError_t sticky_error();
 int environment(const char* name, int otherwise);
 
 // For the start of an entry point.
-#define LIPGRAD_EMULATION_ENTRY                       \
+#define LIPGRAD_EMULATION_ENTRY                                    \
   const lipgrad_emulation::Lock lock_(lipgrad_emulation::mutex()); \
   if (lipgrad_emulation::sticky_error() != cudaSuccess) return lipgrad_emulation::sticky_error()
 

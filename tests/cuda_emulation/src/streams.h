@@ -28,7 +28,8 @@ struct Stream;
 struct Capture {
   struct Member {
     std::shared_ptr<Stream> stream;
-    std::uint64_t nodes = 0, joined = 0;  // nodes from it, and up to which of them others waited for it
+    std::uint64_t nodes = 0,
+                  joined = 0;  // nodes from it, and up to which of them others waited for it
   };
   std::shared_ptr<Stream> origin;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;

@@ -11,8 +11,8 @@ namespace lipgrad_emulation {
 template <class T, class F>
 T atomic_update(T* p, F next) {
   T old = __atomic_load_n(p, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(p, &old, next(old), true, __ATOMIC_RELAXED,
-                                      __ATOMIC_RELAXED)) {
+  while (
+      !__atomic_compare_exchange_n(p, &old, next(old), true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
   return old;
 }
@@ -26,23 +26,23 @@ T atomic_add_real(T* p, T value) {
 
 }  // namespace lipgrad_emulation
 
-#define LIPGRAD_EMULATION_ATOMIC(T, name, next)                                     \
-  inline T atomic##name(T* p, T value) {                                            \
+#define LIPGRAD_EMULATION_ATOMIC(T, name, next)                                       \
+  inline T atomic##name(T* p, T value) {                                              \
     return lipgrad_emulation::atomic_update(p, [value](T old) -> T { return next; }); \
   }
 // What CUDA has for int, unsigned and unsigned long long; long long has less.
-#define LIPGRAD_EMULATION_ATOMICS(T)                                  \
-  LIPGRAD_EMULATION_ATOMIC(T, Add, old + value)                       \
-  LIPGRAD_EMULATION_ATOMIC(T, Exch, ((void)old, value))               \
-  inline T atomicCAS(T* p, T compare, T value) {                      \
+#define LIPGRAD_EMULATION_ATOMICS(T)                                                            \
+  LIPGRAD_EMULATION_ATOMIC(T, Add, old + value)                                                 \
+  LIPGRAD_EMULATION_ATOMIC(T, Exch, ((void)old, value))                                         \
+  inline T atomicCAS(T* p, T compare, T value) {                                                \
     __atomic_compare_exchange_n(p, &compare, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED); \
-    return compare;                                                   \
+    return compare;                                                                             \
   }
-#define LIPGRAD_EMULATION_ATOMIC_BITS(T)                              \
-  LIPGRAD_EMULATION_ATOMIC(T, Min, value < old ? value : old)         \
-  LIPGRAD_EMULATION_ATOMIC(T, Max, old < value ? value : old)         \
-  LIPGRAD_EMULATION_ATOMIC(T, And, old& value)                        \
-  LIPGRAD_EMULATION_ATOMIC(T, Or, old | value)                        \
+#define LIPGRAD_EMULATION_ATOMIC_BITS(T)                      \
+  LIPGRAD_EMULATION_ATOMIC(T, Min, value < old ? value : old) \
+  LIPGRAD_EMULATION_ATOMIC(T, Max, old < value ? value : old) \
+  LIPGRAD_EMULATION_ATOMIC(T, And, old& value)                \
+  LIPGRAD_EMULATION_ATOMIC(T, Or, old | value)                \
   LIPGRAD_EMULATION_ATOMIC(T, Xor, old ^ value)
 LIPGRAD_EMULATION_ATOMICS(int)
 LIPGRAD_EMULATION_ATOMICS(unsigned)

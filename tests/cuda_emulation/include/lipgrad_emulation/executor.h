@@ -11,14 +11,14 @@ namespace lipgrad_emulation {
 // Set from the environment: LIPGRAD_EMULATION_ORDER and so on. A test may change them between
 // launches.
 struct Config {
-  int order = 0;               // 0 forward, 1 reverse, 2 and more: seeds of random thread and block orders
-  bool lazy = false;           // stream work runs only when something waits for it
-  bool protect = true;         // host code that touches device memory faults
-  bool strict_exit = true;     // a thread that returned while others wait at a barrier is an error
-  bool poison = true;          // fresh device and shared memory holds NaN
-  bool abort_on_error = false; // stop the program at the first thing found wrong
-  int devices = 1;             // at most 2
-  int multiprocessors = 4;     // what a device says that it has
+  int order = 0;        // 0 forward, 1 reverse, 2 and more: seeds of random thread and block orders
+  bool lazy = false;    // stream work runs only when something waits for it
+  bool protect = true;  // host code that touches device memory faults
+  bool strict_exit = true;      // a thread that returned while others wait at a barrier is an error
+  bool poison = true;           // fresh device and shared memory holds NaN
+  bool abort_on_error = false;  // stop the program at the first thing found wrong
+  int devices = 1;              // at most 2
+  int multiprocessors = 4;      // what a device says that it has
 };
 Config& config();
 
@@ -33,9 +33,28 @@ Stats& stats();
 const char* last_message();
 
 enum class Op : std::uint8_t {
-  none, syncthreads, sync_count, sync_and, sync_or,
-  syncwarp, shfl, shfl_up, shfl_down, shfl_xor, ballot, any, all, match_any,
-  reduce_add, reduce_min, reduce_max, reduce_umin, reduce_umax, reduce_and, reduce_or, reduce_xor
+  none,
+  syncthreads,
+  sync_count,
+  sync_and,
+  sync_or,
+  syncwarp,
+  shfl,
+  shfl_up,
+  shfl_down,
+  shfl_xor,
+  ballot,
+  any,
+  all,
+  match_any,
+  reduce_add,
+  reduce_min,
+  reduce_max,
+  reduce_umin,
+  reduce_umax,
+  reduce_and,
+  reduce_or,
+  reduce_xor
 };
 // A barrier of the block; the value counts the threads whose predicate is not 0.
 int block_op(Op op, int predicate, const char* file, int line);

@@ -9,8 +9,7 @@
 
 #include <lipgrad_emulation/executor.h>
 
-#define LIPGRAD_EMULATION_SITE \
-  const char *file_ = __builtin_FILE(), int line_ = __builtin_LINE()
+#define LIPGRAD_EMULATION_SITE const char *file_ = __builtin_FILE(), int line_ = __builtin_LINE()
 
 namespace lipgrad_emulation {
 
@@ -64,8 +63,7 @@ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, LIPGRAD
                                     static_cast<int>(delta), width, file_, line_);
 }
 template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
-                   LIPGRAD_EMULATION_SITE) {
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, LIPGRAD_EMULATION_SITE) {
   return lipgrad_emulation::shuffle(lipgrad_emulation::Op::shfl_down, mask, value,
                                     static_cast<int>(delta), width, file_, line_);
 }
@@ -89,16 +87,15 @@ inline int __all_sync(unsigned mask, int predicate, LIPGRAD_EMULATION_SITE) {
 }
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value, LIPGRAD_EMULATION_SITE) {
-  return static_cast<unsigned>(
-      lipgrad_emulation::warp_op(lipgrad_emulation::Op::match_any, mask,
-                                 lipgrad_emulation::to_bits(value), 0, 32, file_, line_));
+  return static_cast<unsigned>(lipgrad_emulation::warp_op(lipgrad_emulation::Op::match_any, mask,
+                                                          lipgrad_emulation::to_bits(value), 0, 32,
+                                                          file_, line_));
 }
 
-#define LIPGRAD_EMULATION_REDUCE(T, name, op)                                             \
-  inline T __reduce_##name##_sync(unsigned mask, T value, LIPGRAD_EMULATION_SITE) {        \
-    return static_cast<T>(                                                                 \
-        lipgrad_emulation::warp_op(lipgrad_emulation::Op::op, mask,                        \
-                                   static_cast<std::uint64_t>(value), 0, 32, file_, line_)); \
+#define LIPGRAD_EMULATION_REDUCE(T, name, op)                                                      \
+  inline T __reduce_##name##_sync(unsigned mask, T value, LIPGRAD_EMULATION_SITE) {                \
+    return static_cast<T>(lipgrad_emulation::warp_op(                                              \
+        lipgrad_emulation::Op::op, mask, static_cast<std::uint64_t>(value), 0, 32, file_, line_)); \
   }
 LIPGRAD_EMULATION_REDUCE(int, add, reduce_add)
 LIPGRAD_EMULATION_REDUCE(int, min, reduce_min)

@@ -59,5 +59,6 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 template <class T>
 cudaError_t cudaFuncSetAttribute(T* function, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  return lipgrad_emulation::set_dynamic_shared_limit(reinterpret_cast<const void*>(function), value);
+  return lipgrad_emulation::set_dynamic_shared_limit(reinterpret_cast<const void*>(function),
+                                                     value);
 }

@@ -4,22 +4,22 @@
 
 struct dim3;
 
-#define LIPGRAD_EMULATION_VECTORS(T, name, align2, align4)                                  \
-  struct name##1 {                                                                          \
-    T x;                                                                                    \
-  };                                                                                        \
-  struct alignas(align2) name##2 {                                                          \
-    T x, y;                                                                                 \
-  };                                                                                        \
-  struct name##3 {                                                                          \
-    T x, y, z;                                                                              \
-  };                                                                                        \
-  struct alignas(align4) name##4 {                                                          \
-    T x, y, z, w;                                                                           \
-  };                                                                                        \
-  inline name##1 make_##name##1(T x) { return {x}; }                                        \
-  inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                \
-  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                        \
+#define LIPGRAD_EMULATION_VECTORS(T, name, align2, align4)           \
+  struct name##1 {                                                   \
+    T x;                                                             \
+  };                                                                 \
+  struct alignas(align2) name##2 {                                   \
+    T x, y;                                                          \
+  };                                                                 \
+  struct name##3 {                                                   \
+    T x, y, z;                                                       \
+  };                                                                 \
+  struct alignas(align4) name##4 {                                   \
+    T x, y, z, w;                                                    \
+  };                                                                 \
+  inline name##1 make_##name##1(T x) { return {x}; }                 \
+  inline name##2 make_##name##2(T x, T y) { return {x, y}; }         \
+  inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; } \
   inline name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
 LIPGRAD_EMULATION_VECTORS(signed char, char, 2, 4)
 LIPGRAD_EMULATION_VECTORS(unsigned char, uchar, 2, 4)
