@@ -50,7 +50,7 @@ my @rules = (
    "y = __expf(x);", "y = expf(x);"],
   ["atomics of the library", qr/\b(?:cuda|std)::atomic/, "cuda::atomic_ref<int> a(x);",
    "int atomic = 1;", "cuda/pool.cpp"],
-  ["32-bit products", qr/(?<![\w.])$built_in\s*\*(?!=)|\b$narrow\s*\*\s*$built_in/,
+  ["32-bit products", qr/(?<![\w.])$built_in\s*\*\s*$narrow|\b$narrow\s*\*\s*$built_in/,
    "i = blockIdx.x * blockDim.x + threadIdx.x;",
    "i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;"],
   ["32-bit products", qr/\b(?:int|unsigned)\s+\w+\s*=[^;]*\bblockIdx\.x\s*[*+]/,
@@ -104,6 +104,14 @@ sub breaches {
     my ($name, $at) = ($1, pos($code) - 1);
     push @found, ["legacy stream", $line_at->($at)] if arguments($code, $at) != $takes{$name};
   }
+  # A block number times something whose declaration does not say that it has 64 bits.
+  while ($code =~ /(?<![\w.])$built_in\s*\*\s*(?!$narrow)([A-Za-z_]\w*)|\b([A-Za-z_]\w*)\s*\*\s*$built_in/g) {
+    my ($name, $from) = (defined $1 ? $1 : $2, $-[0]);
+    next if $name =~ /^k[A-Z]/;
+    push @found, ["32-bit products", $line_at->($from)]
+      unless $code =~ /\bint64_t\s+(?:\w+(?:\s*=[^,;]*)?,\s*)*$name\b/ &&
+             $code !~ /\b(?:int|unsigned)\s+$name\b/;
+  }
   # Offsets from a block number that was stored in 32 bits, multiplied by another 32-bit number.
   while ($code =~ /\b(?:int|unsigned|auto)\s+(\w+)\s*=\s*(?:static_cast<int>\()?blockIdx\.x\b/g) {
     my ($name, $from) = ($1, pos $code);
@@ -123,6 +131,8 @@ push @tries, ["atomics", "atomicAdd(&sum[row], value);", "atomicity(x);"],
   ["legacy stream", "cudaEventRecord(done);", "cudaEventRecord(done, stream);"],
   ["32-bit products", "const int row = blockIdx.x;\nx += row * kWidth;",
    "const std::int64_t row = blockIdx.x;\nx += row * kWidth;"],
+  ["32-bit products", "void f(int cols) {\n  x += blockIdx.x * cols;\n}",
+   "void f(std::int64_t cols) {\n  x += blockIdx.x * cols;\n}"],
   ["32-bit products", "const int i = kBlock * blockIdx.x;", "// blockIdx.x * blockDim.x overflows"],
   ["shared memory", "extern __shared__ float buffer[];", "/* __shared__\n */ int x;"],
   ["fast math", "y = __fdividef(a, b);", "log(\"__expf\");"];
