@@ -1,5 +1,6 @@
 #include <lipgrad/ops/kernels/elementwise.h>
 
+#include <lipgrad/core/kernels/accumulate.h>
 #include <lipgrad/ops/kernels/activation.h>
 
 #include "cuda/kernel_test.h"
@@ -22,56 +23,68 @@ std::vector<T> hard_values(std::int64_t n, std::uint32_t seed) {
   return x;
 }
 
+// Lengths and distances from an aligned address: parts of a block, whole ones, and several.
+const std::pair<std::int64_t, std::int64_t> lengths[] = {{3, 0}, {2048, 0}, {3333, 0}, {1027, 1}};
+
 template <class T>
-void check_unary(Unary op, double a, double b) {
-  for (std::int64_t n : {1, 3, 1023, 1024, 3333}) {
-    for (std::int64_t shift : {0, 1}) {
-      CAPTURE(static_cast<int>(op));
-      CAPTURE(n);
-      CAPTURE(shift);
-      const std::vector<T> x = hard_values<T>(n, 1), gy = random_values<T>(n, 2);
-      std::vector<T> y(n), gx(n);
+void check_unary() {
+  for (const auto& [n, shift] : lengths) {
+    CAPTURE(n);
+    CAPTURE(shift);
+    const std::vector<T> x = hard_values<T>(n, 1), gy = random_values<T>(n, 2);
+    std::vector<T> y(n), gx(n);
+    const DeviceVector<T> dx(x, shift), dgy(gy, shift);
+    DeviceVector<T> dy(n, shift);
+    for (int i = 0; i <= static_cast<int>(Unary::clamp); ++i) {
+      const Unary op = static_cast<Unary>(i);
+      CAPTURE(i);
+      const double a = i % 2 == 0 ? 1.5 : -2, b = 1.75;
       cpu::unary(op, a, b, n, x.data(), y.data());
-      DeviceVector<T> dx(x, shift), dy(n, shift), dg(gy, shift);
       cuda::unary(op, a, b, n, dx.read(), dy.data());
       CHECK(difference(dy.host(), y) <= tolerance<T>);
-
-      const std::vector<T>& saved = saves_result(op) ? y : x;
-      cpu::unary_backward(op, a, b, n, saves_nothing(op) ? nullptr : saved.data(), gy.data(),
-                          gx.data());
-      DeviceVector<T> ds(saved, shift);
-      cuda::unary_backward(op, a, b, n, saves_nothing(op) ? nullptr : ds.read(), dg.read(),
-                           dg.data());  // in place
-      CHECK(difference(dg.host(), gx) <= tolerance<T>);
+      // Its gradient, in the place of the saved result.
+      const bool result = saves_result(op), nothing = saves_nothing(op);
+      cpu::unary_backward(op, a, b, n,
+                          nothing  ? nullptr
+                          : result ? y.data()
+                                   : x.data(),
+                          gy.data(), gx.data());
+      cuda::unary_backward(op, a, b, n,
+                           nothing  ? nullptr
+                           : result ? dy.read()
+                                    : dx.read(),
+                           dgy.read(), dy.data());
+      CHECK(difference(dy.host(), gx) <= tolerance<T>);
     }
   }
 }
 
 template <class T>
-void check_activation(Activation f, double a) {
-  for (const auto& [rows, cols] : {std::pair{1, 1}, {5, 7}, {3, 1200}, {40, 64}, {700, 3}}) {
+void check_activations(double a) {
+  for (const auto& [rows, cols] : {std::pair{1, 1}, {5, 7}, {3, 1200}, {40, 64}}) {
     for (std::int64_t shift : {0, 1}) {
-      CAPTURE(static_cast<int>(f));
       CAPTURE(cols);
       CAPTURE(shift);
       const std::int64_t n = rows * cols;
       const std::vector<T> x = hard_values<T>(n, 3), gy = random_values<T>(n, 4),
                            bias = random_values<T>(cols, 5);
       std::vector<T> y(n), z(n), gx(n);
-      cpu::activation(f, a, n, x.data(), y.data());
-      cpu::bias_activation(f, a, rows, cols, x.data(), bias.data(), z.data());
-      const std::vector<T>& saved = saves_result(f, a) ? y : x;
-      cpu::activation_backward(f, a, n, saved.data(), gy.data(), gx.data());
-
-      DeviceVector<T> dx(x, shift), dy(n, shift), db(bias, shift), ds(saved, shift), dg(gy, shift);
-      cuda::activation(f, a, n, dx.read(), dy.data());
-      CHECK(difference(dy.host(), y) <= tolerance<T>);
-      cuda::bias_activation<T>(f, a, rows, cols, dx.read(), nullptr, dy.data());
-      CHECK(difference(dy.host(), y) <= tolerance<T>);
-      cuda::bias_activation(f, a, rows, cols, dx.read(), db.read(), dx.data());
-      CHECK(difference(dx.host(), z) <= tolerance<T>);
-      cuda::activation_backward(f, a, n, ds.read(), dg.read(), dg.data());
-      CHECK(difference(dg.host(), gx) <= tolerance<T>);
+      const DeviceVector<T> dx(x, shift), db(bias, shift), dgy(gy, shift);
+      DeviceVector<T> dy(n, shift), dz(n, shift);
+      for (int i = 0; i <= static_cast<int>(Activation::softplus); ++i) {
+        const Activation f = static_cast<Activation>(i);
+        CAPTURE(i);
+        cpu::activation(f, a, n, x.data(), y.data());
+        cuda::activation(f, a, n, dx.read(), dy.data());
+        CHECK(difference(dy.host(), y) <= tolerance<T>);
+        cpu::bias_activation(f, a, rows, cols, x.data(), bias.data(), z.data());
+        cuda::bias_activation(f, a, rows, cols, dx.read(), db.read(), dz.data());
+        CHECK(difference(dz.host(), z) <= tolerance<T>);
+        const bool result = saves_result(f, a);
+        cpu::activation_backward(f, a, n, result ? y.data() : x.data(), gy.data(), gx.data());
+        cuda::activation_backward(f, a, n, result ? dy.read() : dx.read(), dgy.read(), dz.data());
+        CHECK(difference(dz.host(), gx) <= tolerance<T>);
+      }
     }
   }
 }
@@ -134,22 +147,32 @@ TEST_SUITE("cuda") {
   TEST_CASE(
       "elementwise: maps equal the CPU's at any alignment, in place, with NaN and infinities") {
     if (!test::with_cuda()) return;
-    const std::pair<double, double> parameters[] = {{1.5, 0}, {-2, 0.5}};
-    for (int op = 0; op <= static_cast<int>(Unary::clamp); ++op) {
-      for (auto [a, b] : parameters) {
-        check_unary<float>(static_cast<Unary>(op), a, b);
-        check_unary<double>(static_cast<Unary>(op), a, b);
-      }
-    }
+    check_unary<float>();
+    check_unary<double>();
   }
 
   TEST_CASE("elementwise: activations equal the CPU's, with and without a bias") {
     if (!test::with_cuda()) return;
-    for (int f = 0; f <= static_cast<int>(Activation::softplus); ++f) {
-      check_activation<float>(static_cast<Activation>(f), 0.7);
-      check_activation<double>(static_cast<Activation>(f), 0.7);
-    }
-    check_activation<float>(Activation::leaky_relu, -0.2);  // its gradient reads x
+    check_activations<float>(0.7);
+    check_activations<double>(0.7);
+    check_activations<float>(-0.2);  // the gradient of leaky_relu reads x
+  }
+
+  TEST_CASE("elementwise: maps and activations in place, and a bias that is null") {
+    if (!test::with_cuda()) return;
+    const std::int64_t n = 1500;
+    const std::vector<float> x = random_values<float>(n, 1), gy = random_values<float>(n, 2);
+    std::vector<float> y(n), gx(n);
+    DeviceVector<float> dx(x), dgy(gy);
+    cpu::activation(Activation::silu, 0, n, x.data(), y.data());
+    cpu::activation_backward(Activation::silu, 0, n, x.data(), gy.data(), gx.data());
+    cuda::activation_backward(Activation::silu, 0, n, dx.read(), dgy.read(), dgy.data());
+    cuda::bias_activation<float>(Activation::silu, 0, 30, 50, dx.read(), nullptr, dx.data());
+    CHECK(difference(dx.host(), y) <= tolerance<float>);
+    CHECK(difference(dgy.host(), gx) <= tolerance<float>);
+    cpu::unary(Unary::exp, 0, 0, n, y.data(), y.data());
+    cuda::unary(Unary::exp, 0, 0, n, dx.read(), dx.data());
+    CHECK(difference(dx.host(), y) <= tolerance<float>);
   }
 
   TEST_CASE("elementwise: every kind of broadcasting equals the CPU's") {
@@ -174,6 +197,23 @@ TEST_SUITE("cuda") {
         check_broadcast<double>(c, shift);
       }
     }
+  }
+
+  TEST_CASE("elementwise: offsets beyond 2^31") {
+    if (!test::with_cuda()) return;
+    const std::int64_t far = (std::int64_t{1} << 31) + 4096, sizes[] = {2, 5};
+    Tensor condition = empty({far + 5}, u8, test::cuda_device);
+    cuda::fill<std::uint8_t>(condition.mutable_data<std::uint8_t>(), 5, 1);
+    cuda::fill<std::uint8_t>(condition.mutable_data<std::uint8_t>() + far, 5, 0);
+    Broadcast shape(2, sizes);
+    for (int k : {0, 1, 2}) shape.set_operand(k, 2, sizes);
+    shape.stride[0][0] = far;
+    const std::vector<float> u = random_values<float>(10, 1), v = random_values<float>(10, 2);
+    const DeviceVector<float> du(u), dv(v);
+    DeviceVector<float> dy(10);
+    cuda::where(shape, condition.data<std::uint8_t>(), du.read(), dv.read(), dy.data());
+    const std::vector<float> y = dy.host();
+    for (int i = 0; i < 10; ++i) CHECK(y[i] == (i < 5 ? u[i] : v[i]));
   }
 
   TEST_CASE("elementwise: nothing to do launches nothing") {

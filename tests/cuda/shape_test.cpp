@@ -1,5 +1,6 @@
 #include <lipgrad/ops/kernels/shape.h>
 
+#include <lipgrad/core/kernels/accumulate.h>
 #include <lipgrad/ops/kernels/linear.h>
 
 #include "cuda/kernel_test.h"
@@ -73,6 +74,42 @@ TEST_SUITE("cuda") {
     };
     for (const StridedBox& box : boxes) check_box(box);
     cuda::copy_strided(box_of({0, 5}, {5, 1}, {5, 1}), 4, nullptr, nullptr);
+  }
+
+  TEST_CASE("shape: offsets beyond 2^31") {
+    if (!test::with_cuda()) return;
+    const std::int64_t far = (std::int64_t{1} << 31) + 4096, n = far + 4096;
+    Tensor whole = empty({n}, u8, test::cuda_device);
+    const auto at = [&](std::int64_t i) {
+      return static_cast<int>(whole.alias({1}, i).to(cpu_device).data<std::uint8_t>()[0]);
+    };
+    std::uint8_t* data = whole.mutable_data<std::uint8_t>();
+    cuda::fill<std::uint8_t>(data, 4096, 1);
+    cuda::fill<std::uint8_t>(data + far, 4096, 2);
+    // The two ends, row by row in packs and byte by byte, and from the far one to the near one.
+    DeviceVector<std::uint8_t> ends(2 * 4096);
+    cuda::copy_strided(box_of({2, 4096}, {4096, 1}, {far, 1}), 1, ends.data(), data);
+    std::vector<std::uint8_t> expected(2 * 4096, 1);
+    std::fill(expected.begin() + 4096, expected.end(), std::uint8_t{2});
+    CHECK(ends.host() == expected);
+    cuda::copy_strided(box_of({2, 5}, {5, 1}, {far, 1}), 1, ends.data(), data);
+    CHECK(ends.host()[4] == 1);
+    CHECK(ends.host()[5] == 2);
+    cuda::copy_strided(box_of({2, 7}, {far, 1}, {7, 1}), 1, data, ends.read());
+    CHECK(at(far) == 2);
+    CHECK(at(far + 6) == 1);
+    if (cuda_status().emulated) return;  // what follows takes 2^27 threads
+    cuda::fill<std::uint8_t>(data, n, 3);
+    CHECK(at(0) == 3);
+    CHECK(at(far - 4096) == 3);
+    CHECK(at(n - 1) == 3);
+    const std::int64_t rows = n / 4096;
+    std::vector<std::uint8_t> row(4096);
+    for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<std::uint8_t>(i * 7);
+    const DeviceVector<std::uint8_t> drow(row);
+    cuda::copy_strided(box_of({rows, 4096}, {4096, 1}, {0, 1}), 1, data, drow.read());
+    for (std::int64_t i : {std::int64_t{0}, far - 1, far + 77, n - 1})
+      CHECK(at(i) == static_cast<std::uint8_t>(i * 7));
   }
 
   TEST_CASE("shape: transpose") {
