@@ -16,7 +16,7 @@ command -v ccache >/dev/null && cmake_options+=(-DCMAKE_CUDA_COMPILER_LAUNCHER=c
 [[ -d build/cuda ]] && find build/cuda -name '*.cu.o' -delete
 start=$SECONDS
 mkdir -p build/cuda
-if ! (build cuda) >build/cuda/build.log 2>&1; then
+if ! (build cuda lipgrad_cuda_tests lipgrad_program) >build/cuda/build.log 2>&1; then
   failed "cuda build" "nvcc $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
   grep -E 'error|undefined reference|FAILED|cannot configure' build/cuda/build.log | head -40 |
     sed 's/^/    /'
