@@ -199,6 +199,16 @@ __global__ void rows_in_registers(Op op, std::int64_t rows, std::int64_t n, int 
   if (share.alive && lane == 0) op.finish(row, a, b);
 }
 
+// In what packs of a long row are added.
+template <class First, class T>
+struct Wide {
+  using Type = double;
+};
+template <class T>
+struct Wide<Max, T> {
+  using Type = T;
+};
+
 // A row by the threads of a block that `combine` ranges over. Each thread keeps its packs in its
 // own part of `kept`, or where that is null reads them anew.
 template <class Op, class Combine>
@@ -207,7 +217,8 @@ __device__ __forceinline__ void row_of_block(const Op& op, const Share& share, s
                                              Combine combine) {
   using T = typename Op::Value;
   const int thread = static_cast<int>(threadIdx.x);
-  T a = Op::first_identity(), b = 0;
+  using First = typename Op::First;
+  using A = typename Wide<First, T>::Type;
   Pack<T> pack[Op::kept];
   const auto keep = [&](std::int64_t k) {
     if (!kept) return;
@@ -219,23 +230,30 @@ __device__ __forceinline__ void row_of_block(const Op& op, const Share& share, s
 #pragma unroll
     for (int j = 0; j < Op::kept; ++j) pack[j] = kept[(k * Op::kept + j) * kRowThreads + thread];
   };
+  A first = Op::first_identity();
   std::int64_t k = 0;
   for (std::int64_t i = share.first; i < share.n; i += share.stride, ++k) {
     read_pack(op, share, i, pack);
-    add_first(op, share, i, pack, a);
+    T part = Op::first_identity();
+    add_first(op, share, i, pack, part);
+    first = First()(first, static_cast<A>(part));
     keep(k);
   }
-  a = op.middle(combine(a, typename Op::First(), Op::first_identity()), share.n, slot);
+  first = combine(first, First(), static_cast<A>(Op::first_identity()));
+  const T a = op.middle(static_cast<T>(first), share.n, slot);
+  double second = 0;
   if constexpr (Op::steps == 2) {
     k = 0;
     for (std::int64_t i = share.first; i < share.n; i += share.stride, ++k) {
       recall(k, i);
-      add_second(op, share, i, pack, a, b);
+      T part = 0;
+      add_second(op, share, i, pack, a, part);
+      second += static_cast<double>(part);
       keep(k);
     }
-    b = combine(b, Sum(), T(0));
+    second = combine(second, Sum(), 0.0);
   }
-  b = op.last(a, b, share.n, slot);
+  const T b = op.last(a, static_cast<T>(second), share.n, slot);
   k = 0;
   for (std::int64_t i = share.first; i < share.n; i += share.stride, ++k) {
     recall(k, i);
@@ -261,7 +279,7 @@ __global__ void rows_in_shared(Op op, std::int64_t n, bool vector, bool keep) {
       row * n, 1,   n, packs ? thread * size : thread, packs ? 1 : kRowThreads, kRowThreads * size,
       vector,  true};
   row_of_block(op, share, row, keep ? memory : nullptr, thread == 0,
-               [](T value, auto with, T identity) {
+               [](auto value, auto with, auto identity) {
                  return block_reduce<kRowThreads>(value, with, identity);
                });
 }
@@ -274,7 +292,7 @@ __global__ void columns_in_shared(Op op, std::int64_t slots, std::int64_t n, std
   using T = typename Op::Value;
   constexpr int size = Pack<T>::size;
   LIPGRAD_DYNAMIC_SHARED(Pack<T>, memory);
-  LIPGRAD_SHARED(T, part, [kRowThreads]);
+  LIPGRAD_SHARED(double, part, [kRowThreads]);
   const int thread = static_cast<int>(threadIdx.x), tall = kRowThreads / width;
   const int column = thread % width, row = thread / width;
   const std::int64_t slot = static_cast<std::int64_t>(blockIdx.x) * width + column;
@@ -289,14 +307,14 @@ __global__ void columns_in_shared(Op op, std::int64_t slots, std::int64_t n, std
                     false,
                     alive};
   row_of_block(op, share, alive ? slot : 0, keep ? memory : nullptr, alive && row == 0,
-               [&](T value, auto with, T) {
-                 part[thread] = value;
+               [&](auto value, auto with, auto) {
+                 part[thread] = static_cast<double>(value);
                  for (int half = tall / 2; half > 0; half /= 2) {
                    __syncthreads();
                    if (row < half) part[thread] = with(part[thread], part[thread + half * width]);
                  }
                  __syncthreads();
-                 const T result = part[column];
+                 const auto result = static_cast<decltype(value)>(part[column]);
                  __syncthreads();  // before the next use of `part`
                  return result;
                });

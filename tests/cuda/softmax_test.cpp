@@ -102,6 +102,14 @@ TEST_SUITE("cuda") {
     }
   }
 
+  TEST_CASE("softmax: a long row of one sign is exact to 1e-6") {
+    if (!test::with_cuda()) return;
+    const std::int64_t n = 3'000'000;  // alike, so that roundings add up: each is 1 / n
+    DeviceVector<float> y(std::vector<float>(n, 0.5f));
+    cuda::softmax<float>(1, n, 1, y.read(), nullptr, y.data());
+    CHECK(std::abs(y.host()[n / 2] * double(n) - 1) <= 1e-6);
+  }
+
   TEST_CASE("softmax: nothing to do") {
     if (!test::with_cuda()) return;
     cuda::softmax<float>(0, 4, 1, nullptr, nullptr, nullptr);
