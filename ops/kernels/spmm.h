@@ -11,7 +11,8 @@ LIPGRAD_KERNELS(
     // columns[e] and has the value values[order[e]], where a null `order` stands for the identity
     // and null `values` for ones. (The transposed product reads the values of A through the order
     // of its reverse pattern.) Rows of x and y start ldx and ldy elements after one another. A
-    // row's terms are added in their order; a row without entries is zero.
+    // row's terms are added in their order (on CUDA devices in an order that is always the same);
+    // a row without entries is zero.
     template <class T>
     void spmm(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
               const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
