@@ -149,21 +149,21 @@ __global__ static void times_kernel(std::int64_t total, std::int64_t count,
   atomicMax(last + r, static_cast<unsigned long long>(i));
 }
 
-// x, gx: (total, cols), lse: (count).
+// x, gx: (total, cols), lse: (count). share: 1 / count.
 template <int width, class T>
 __global__ void cross_entropy_backward_kernel(std::int64_t total, std::int64_t count,
-                                              std::int64_t cols, bool vector, const T* x,
-                                              const unsigned* times, const unsigned long long* last,
-                                              const void* labels, bool wide, double smoothing,
-                                              const T* lse, const T* gy, T* gx) {
+                                              std::int64_t cols, double share, bool vector,
+                                              const T* x, const unsigned* times,
+                                              const unsigned long long* last, const void* labels,
+                                              bool wide, double smoothing, const T* lse,
+                                              const T* gy, T* gx) {
   constexpr int size = Pack<T>::size;
   const Rows<width> place;
   if (place.row >= total) return;
   const std::int64_t label = label_of(labels, wide, place.row);
   std::int64_t k = times ? times[place.row] : place.row < count;
   if (label < 0 || label >= cols) k = 0;
-  const T weight = static_cast<T>(static_cast<double>(*gy) / static_cast<double>(count) *
-                                  static_cast<double>(k));
+  const T weight = static_cast<T>(static_cast<double>(*gy) * share * static_cast<double>(k));
   const T rest = static_cast<T>(smoothing / static_cast<double>(cols));
   const T level = k ? lse[last ? static_cast<std::int64_t>(last[place.row]) : place.row] : T(0);
   for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
@@ -255,8 +255,8 @@ void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t
   visit_width(cols, [&](auto w) {
     constexpr int width = decltype(w)::value;
     launch(cross_entropy_backward_kernel<width, T>, blocks_for(total, Rows<width>::per_block),
-           kThreads, 0, total, count, cols, in_packs(cols, x, gx), x,
-           static_cast<const unsigned*>(rows ? times.get() : nullptr),
+           kThreads, 0, total, count, cols, 1.0 / static_cast<double>(count), in_packs(cols, x, gx),
+           x, static_cast<const unsigned*>(rows ? times.get() : nullptr),
            static_cast<const unsigned long long*>(rows ? last.get() : nullptr),
            static_cast<const void*>(labels), sizeof(Label) == 8, smoothing, lse, gy, gx);
   });

@@ -19,7 +19,6 @@ __global__ void dropout_kernel(std::int64_t n, bool vector, std::uint32_t thresh
 #pragma unroll
   for (int start = 0; start < kWords; start += size) {
     const std::int64_t at = first + start;
-    if (at >= n) break;
     Pack<T> pack = load(x + at, vector, n - at, T(0));
 #pragma unroll
     for (int k = 0; k < size; ++k)

@@ -71,15 +71,15 @@ struct SquaredErrorBackward {
   }
 };
 
-// x, t, gx, gt: (n). gx and gt may be null.
+// x, t, gx, gt: (n). gx and gt may be null. share: 1 / n.
 template <class F, class T>
-__global__ void pair_backward_kernel(std::int64_t n, bool vector, const T* x, const T* t,
-                                     const T* gy, T* gx, T* gt) {
+__global__ void pair_backward_kernel(std::int64_t n, double share, bool vector, const T* x,
+                                     const T* t, const T* gy, T* gx, T* gt) {
   constexpr int size = Pack<T>::size;
   const std::int64_t i = thread_index() * size;
   if (i >= n) return;
   const std::int64_t left = n - i;
-  const double scale = static_cast<double>(*gy) / static_cast<double>(n);
+  const double scale = static_cast<double>(*gy) * share;
   Pack<T> a = load(x + i, vector, left, T(0)), b = load(t + i, vector, left, T(0));
 #pragma unroll
   for (int k = 0; k < size; ++k) F()(scale, a.v[k], b.v[k], a.v[k], b.v[k]);
@@ -90,7 +90,7 @@ __global__ void pair_backward_kernel(std::int64_t n, bool vector, const T* x, co
 template <class F, class T>
 void pair_backward(std::int64_t n, const T* x, const T* t, const T* gy, T* gx, T* gt) {
   launch(pair_backward_kernel<F, T>, blocks_for(n, kThreads * Pack<T>::size), kThreads, 0, n,
-         aligned(x, t, gx, gt), x, t, gy, gx, gt);
+         1.0 / static_cast<double>(n), aligned(x, t, gx, gt), x, t, gy, gx, gt);
 }
 
 }  // namespace
