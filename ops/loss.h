@@ -34,7 +34,8 @@ Tensor mse(const Tensor& x, const Tensor& target);
 // as for cross_entropy.
 Tensor correct(const Tensor& logits, const Tensor& labels, const Tensor& rows = {});
 
-// The share of rows (all, or those given) that are correct(). No gradient. Error when there is no row.
+// The share of rows (all, or those given) that are correct(). No gradient. Error when there is no
+// row.
 double accuracy(const Tensor& logits, const Tensor& labels, const Tensor& rows = {});
 
 }  // namespace lipgrad
