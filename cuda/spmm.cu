@@ -192,8 +192,9 @@ template <class T>
 void spmm(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
           const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
           const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {
-  if (fits_cusparse(rows, cols, nnz, features, order, values, ldx, ldy))
-    return spmm_cusparse(rows, cols, nnz, features, offsets, columns, values, x, ldx, y, ldy);
+  if (fits_cusparse(rows, cols, nnz, features, order, values, ldx, ldy) &&
+      spmm_cusparse(rows, cols, nnz, features, offsets, columns, values, x, ldx, y, ldy))
+    return;
   spmm_rows(rows, nnz, features, offsets, columns, order, values, x, ldx, y, ldy);
 }
 

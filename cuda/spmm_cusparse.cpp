@@ -45,7 +45,7 @@ bool fits_cusparse(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::
 }
 
 template <class T>
-void spmm_cusparse(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
+bool spmm_cusparse(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
                    const std::int64_t* offsets, const std::int32_t* columns, const T* values,
                    const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {
   const Scratch<std::int32_t> narrowed(rows + 1);
@@ -64,19 +64,21 @@ void spmm_cusparse(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::
         "cusparseCreateDnMat");
   const T one = 1, zero = 0;
   std::size_t bytes = 0;
-  check(cusparseSpMM_bufferSize(handle, CUSPARSE_OPERATION_NON_TRANSPOSE,
-                                CUSPARSE_OPERATION_NON_TRANSPOSE, &one, operands.a, operands.x,
-                                &zero, operands.y, type<T>, CUSPARSE_SPMM_CSR_ALG3, &bytes),
-        "cusparseSpMM_bufferSize");
+  const cusparseStatus_t status = cusparseSpMM_bufferSize(
+      handle, CUSPARSE_OPERATION_NON_TRANSPOSE, CUSPARSE_OPERATION_NON_TRANSPOSE, &one, operands.a,
+      operands.x, &zero, operands.y, type<T>, CUSPARSE_SPMM_CSR_ALG3, &bytes);
+  if (status == CUSPARSE_STATUS_NOT_SUPPORTED) return false;
+  check(status, "cusparseSpMM_bufferSize");
   const Scratch<std::uint8_t> workspace(static_cast<std::int64_t>(bytes));
   check(cusparseSpMM(handle, CUSPARSE_OPERATION_NON_TRANSPOSE, CUSPARSE_OPERATION_NON_TRANSPOSE,
                      &one, operands.a, operands.x, &zero, operands.y, type<T>,
                      CUSPARSE_SPMM_CSR_ALG3, workspace.get()),
         "cusparseSpMM");
+  return true;
 }
 
 #define INSTANTIATE(T)                                                                      \
-  template void spmm_cusparse(std::int64_t, std::int64_t, std::int64_t, std::int64_t,       \
+  template bool spmm_cusparse(std::int64_t, std::int64_t, std::int64_t, std::int64_t,       \
                               const std::int64_t*, const std::int32_t*, const T*, const T*, \
                               std::int64_t, T*, std::int64_t);
 INSTANTIATE(float)

@@ -143,87 +143,84 @@ void check_broadcast(const BroadcastCase& c, std::int64_t shift) {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE(
-      "elementwise: maps equal the CPU's at any alignment, in place, with NaN and infinities") {
-    if (!test::with_cuda()) return;
-    check_unary<float>();
-    check_unary<double>();
-  }
+TEST_CASE("elementwise: maps equal the CPU's at any alignment, in place, with NaN and infinities") {
+  if (!test::with_cuda()) return;
+  check_unary<float>();
+  check_unary<double>();
+}
 
-  TEST_CASE("elementwise: activations equal the CPU's, with and without a bias") {
-    if (!test::with_cuda()) return;
-    check_activations<float>(0.7);
-    check_activations<double>(0.7);
-    check_activations<float>(-0.2);  // the gradient of leaky_relu reads x
-  }
+TEST_CASE("elementwise: activations equal the CPU's, with and without a bias") {
+  if (!test::with_cuda()) return;
+  check_activations<float>(0.7);
+  check_activations<double>(0.7);
+  check_activations<float>(-0.2);  // the gradient of leaky_relu reads x
+}
 
-  TEST_CASE("elementwise: maps and activations in place, and a bias that is null") {
-    if (!test::with_cuda()) return;
-    const std::int64_t n = 1500;
-    const std::vector<float> x = random_values<float>(n, 1), gy = random_values<float>(n, 2);
-    std::vector<float> y(n), gx(n);
-    DeviceVector<float> dx(x), dgy(gy);
-    cpu::activation(Activation::silu, 0, n, x.data(), y.data());
-    cpu::activation_backward(Activation::silu, 0, n, x.data(), gy.data(), gx.data());
-    cuda::activation_backward(Activation::silu, 0, n, dx.read(), dgy.read(), dgy.data());
-    cuda::bias_activation<float>(Activation::silu, 0, 30, 50, dx.read(), nullptr, dx.data());
-    CHECK(difference(dx.host(), y) <= tolerance<float>);
-    CHECK(difference(dgy.host(), gx) <= tolerance<float>);
-    cpu::unary(Unary::exp, 0, 0, n, y.data(), y.data());
-    cuda::unary(Unary::exp, 0, 0, n, dx.read(), dx.data());
-    CHECK(difference(dx.host(), y) <= tolerance<float>);
-  }
+TEST_CASE("elementwise: maps and activations in place, and a bias that is null") {
+  if (!test::with_cuda()) return;
+  const std::int64_t n = 1500;
+  const std::vector<float> x = random_values<float>(n, 1), gy = random_values<float>(n, 2);
+  std::vector<float> y(n), gx(n);
+  DeviceVector<float> dx(x), dgy(gy);
+  cpu::activation(Activation::silu, 0, n, x.data(), y.data());
+  cpu::activation_backward(Activation::silu, 0, n, x.data(), gy.data(), gx.data());
+  cuda::activation_backward(Activation::silu, 0, n, dx.read(), dgy.read(), dgy.data());
+  cuda::bias_activation<float>(Activation::silu, 0, 30, 50, dx.read(), nullptr, dx.data());
+  CHECK(difference(dx.host(), y) <= tolerance<float>);
+  CHECK(difference(dgy.host(), gx) <= tolerance<float>);
+  cpu::unary(Unary::exp, 0, 0, n, y.data(), y.data());
+  cuda::unary(Unary::exp, 0, 0, n, dx.read(), dx.data());
+  CHECK(difference(dx.host(), y) <= tolerance<float>);
+}
 
-  TEST_CASE("elementwise: every kind of broadcasting equals the CPU's") {
-    if (!test::with_cuda()) return;
-    const BroadcastCase cases[] = {
-        {{}, {}, {}, {}},
-        {{1500}, {1500}, {1500}, {1500}},
-        {{1500}, {1500}, {1}, {1500}},  // a scalar
-        {{1500}, {}, {1500}, {1}},
-        {{30, 48}, {30, 48}, {48}, {30, 48}},  // along rows
-        {{30, 48}, {30, 1}, {30, 48}, {48}},   // along columns
-        {{30, 7}, {30, 1}, {7}, {30, 7}},      // both, no multiple of a pack
-        {{5, 6, 8}, {5, 1, 8}, {6, 1}, {5, 6, 8}},
-        {{3, 4, 5, 6}, {3, 1, 5, 1}, {4, 1, 6}, {3, 4, 5, 6}},
-        {{2, 3, 2, 3, 2, 3, 2, 4}, {2, 1, 2, 1, 2, 1, 2, 4}, {1, 3, 1, 3, 1, 3, 1, 1}, {1, 4}},
-    };
-    for (const BroadcastCase& c : cases) {
-      for (std::int64_t shift : {0, 1}) {
-        CAPTURE(shift);
-        CAPTURE(c.result.size());
-        check_broadcast<float>(c, shift);
-        check_broadcast<double>(c, shift);
-      }
+TEST_CASE("elementwise: every kind of broadcasting equals the CPU's") {
+  if (!test::with_cuda()) return;
+  const BroadcastCase cases[] = {
+      {{}, {}, {}, {}},
+      {{1500}, {1500}, {1500}, {1500}},
+      {{1500}, {1500}, {1}, {1500}},  // a scalar
+      {{1500}, {}, {1500}, {1}},
+      {{30, 48}, {30, 48}, {48}, {30, 48}},  // along rows
+      {{30, 48}, {30, 1}, {30, 48}, {48}},   // along columns
+      {{30, 7}, {30, 1}, {7}, {30, 7}},      // both, no multiple of a pack
+      {{5, 6, 8}, {5, 1, 8}, {6, 1}, {5, 6, 8}},
+      {{3, 4, 5, 6}, {3, 1, 5, 1}, {4, 1, 6}, {3, 4, 5, 6}},
+      {{2, 3, 2, 3, 2, 3, 2, 4}, {2, 1, 2, 1, 2, 1, 2, 4}, {1, 3, 1, 3, 1, 3, 1, 1}, {1, 4}},
+  };
+  for (const BroadcastCase& c : cases) {
+    for (std::int64_t shift : {0, 1}) {
+      CAPTURE(shift);
+      CAPTURE(c.result.size());
+      check_broadcast<float>(c, shift);
+      check_broadcast<double>(c, shift);
     }
   }
+}
 
-  TEST_CASE("elementwise: offsets beyond 2^31") {
-    if (!test::with_cuda()) return;
-    const std::int64_t far = (std::int64_t{1} << 31) + 4096, sizes[] = {2, 5};
-    Tensor condition = empty({far + 5}, u8, test::cuda_device);
-    cuda::fill<std::uint8_t>(condition.mutable_data<std::uint8_t>(), 5, 1);
-    cuda::fill<std::uint8_t>(condition.mutable_data<std::uint8_t>() + far, 5, 0);
-    Broadcast shape(2, sizes);
-    for (int k : {0, 1, 2}) shape.set_operand(k, 2, sizes);
-    shape.stride[0][0] = far;
-    const std::vector<float> u = random_values<float>(10, 1), v = random_values<float>(10, 2);
-    const DeviceVector<float> du(u), dv(v);
-    DeviceVector<float> dy(10);
-    cuda::where(shape, condition.data<std::uint8_t>(), du.read(), dv.read(), dy.data());
-    const std::vector<float> y = dy.host();
-    for (int i = 0; i < 10; ++i) CHECK(y[i] == (i < 5 ? u[i] : v[i]));
-  }
+TEST_CASE("elementwise: offsets beyond 2^31") {
+  if (!test::with_cuda()) return;
+  const std::int64_t far = (std::int64_t{1} << 31) + 4096, sizes[] = {2, 5};
+  Tensor condition = empty({far + 5}, u8, cuda_device());
+  cuda::fill<std::uint8_t>(condition.mutable_data<std::uint8_t>(), 5, 1);
+  cuda::fill<std::uint8_t>(condition.mutable_data<std::uint8_t>() + far, 5, 0);
+  Broadcast shape(2, sizes);
+  for (int k : {0, 1, 2}) shape.set_operand(k, 2, sizes);
+  shape.stride[0][0] = far;
+  const std::vector<float> u = random_values<float>(10, 1), v = random_values<float>(10, 2);
+  const DeviceVector<float> du(u), dv(v);
+  DeviceVector<float> dy(10);
+  cuda::where(shape, condition.data<std::uint8_t>(), du.read(), dv.read(), dy.data());
+  const std::vector<float> y = dy.host();
+  for (int i = 0; i < 10; ++i) CHECK(y[i] == (i < 5 ? u[i] : v[i]));
+}
 
-  TEST_CASE("elementwise: nothing to do launches nothing") {
-    if (!test::with_cuda()) return;
-    cuda::unary<float>(Unary::exp, 0, 0, 0, nullptr, nullptr);
-    cuda::bias_activation<float>(Activation::relu, 0, 0, 4, nullptr, nullptr, nullptr);
-    cuda::bias_activation<float>(Activation::relu, 0, 4, 0, nullptr, nullptr, nullptr);
-    cuda::binary<float>(Binary::add, Broadcast(0), nullptr, nullptr, nullptr);
-    CHECK(DeviceVector<float>(2).host() == std::vector<float>(2, 77.0f));
-  }
+TEST_CASE("elementwise: nothing to do launches nothing") {
+  if (!test::with_cuda()) return;
+  cuda::unary<float>(Unary::exp, 0, 0, 0, nullptr, nullptr);
+  cuda::bias_activation<float>(Activation::relu, 0, 0, 4, nullptr, nullptr, nullptr);
+  cuda::bias_activation<float>(Activation::relu, 0, 4, 0, nullptr, nullptr, nullptr);
+  cuda::binary<float>(Binary::add, Broadcast(0), nullptr, nullptr, nullptr);
+  CHECK(DeviceVector<float>(2).host() == std::vector<float>(2, 77.0f));
 }
 
 }  // namespace lipgrad

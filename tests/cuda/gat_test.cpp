@@ -227,127 +227,125 @@ void check(const Edges& edges, const Case& c) {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("gat: all passes, against the CPU") {
-    if (!test::with_cuda()) return;
-    const Edges edges = random_edges(23, 29, 90, 0);
-    const GatNormForm centre{true, false, 0.3}, code{false, true, 0.3};
-    const std::vector<std::pair<int, int>> shapes{{1, 1},   {1, 7},   {8, 8},   {4, 32},
-                                                  {3, 50},  {2, 300}, {16, 64}, {40, 3},
-                                                  {1, 520}, {9, 4},   {70, 1},  {2, 96}};
-    for (const auto& [heads, features] : shapes) {
-      for (int variant = 0; variant < 8; ++variant) {
-        Case c{heads, features};
-        c.self_loops = variant % 2 == 0;
-        c.mean_heads = variant % 4 >= 2;
-        c.dropout = variant >= 3;
-        c.bias = variant != 6;
-        c.norm = variant < 2 ? nullptr : variant % 3 == 0 ? &centre : &code;
-        c.shift = variant == 5;
-        if ((variant + heads) % 2 == 0)
-          check<double>(edges, c);
-        else
-          check<float>(edges, c);
-      }
+TEST_CASE("gat: all passes, against the CPU") {
+  if (!test::with_cuda()) return;
+  const Edges edges = random_edges(23, 29, 90, 0);
+  const GatNormForm centre{true, false, 0.3}, code{false, true, 0.3};
+  const std::vector<std::pair<int, int>> shapes{{1, 1},   {1, 7},   {8, 8},   {4, 32},
+                                                {3, 50},  {2, 300}, {16, 64}, {40, 3},
+                                                {1, 520}, {9, 4},   {70, 1},  {2, 96}};
+  for (const auto& [heads, features] : shapes) {
+    for (int variant = 0; variant < 8; ++variant) {
+      Case c{heads, features};
+      c.self_loops = variant % 2 == 0;
+      c.mean_heads = variant % 4 >= 2;
+      c.dropout = variant >= 3;
+      c.bias = variant != 6;
+      c.norm = variant < 2 ? nullptr : variant % 3 == 0 ? &centre : &code;
+      c.shift = variant == 5;
+      if ((variant + heads) % 2 == 0)
+        check<double>(edges, c);
+      else
+        check<float>(edges, c);
     }
   }
+}
 
-  TEST_CASE("gat: hubs") {
-    if (!test::with_cuda()) return;
-    const Edges edges = random_edges(60, 70, 300, 5000);
-    const GatNormForm centre{true, true, 0.3}, code{false, false, 0.3};
-    const std::vector<std::pair<int, int>> shapes{{1, 7}, {8, 8}, {3, 50}, {1, 300}, {40, 3}};
-    for (const auto& [heads, features] : shapes) {
-      for (int variant = 0; variant < 4; ++variant) {
-        Case c{heads, features};
-        c.self_loops = variant % 2 == 0;
-        c.mean_heads = variant >= 2;
-        c.dropout = variant == 1 || variant == 2;
-        c.norm = variant == 0 ? nullptr : variant == 1 ? &code : &centre;
-        if ((variant + heads) % 2 == 0)
-          check<double>(edges, c);
-        else
-          check<float>(edges, c);
-      }
+TEST_CASE("gat: hubs") {
+  if (!test::with_cuda()) return;
+  const Edges edges = random_edges(60, 70, 300, 5000);
+  const GatNormForm centre{true, true, 0.3}, code{false, false, 0.3};
+  const std::vector<std::pair<int, int>> shapes{{1, 7}, {8, 8}, {3, 50}, {1, 300}, {40, 3}};
+  for (const auto& [heads, features] : shapes) {
+    for (int variant = 0; variant < 4; ++variant) {
+      Case c{heads, features};
+      c.self_loops = variant % 2 == 0;
+      c.mean_heads = variant >= 2;
+      c.dropout = variant == 1 || variant == 2;
+      c.norm = variant == 0 ? nullptr : variant == 1 ? &code : &centre;
+      if ((variant + heads) % 2 == 0)
+        check<double>(edges, c);
+      else
+        check<float>(edges, c);
     }
   }
+}
 
-  TEST_CASE("gat: rows as long as a piece, hubs that end where pieces do") {
-    if (!test::with_cuda()) return;
-    std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
-    const int counts[] = {256, 257, 0, 255, 512, 300, 0, 300, 1};
-    for (std::int32_t i = 0; i < 9; ++i)
-      for (int k = 0; k < counts[i]; ++k) pairs.emplace_back(i, (k * 7 + i) % 11);
-    const Edges edges(9, 11, pairs);
-    const GatNormForm code{false, false, 0.5};
+TEST_CASE("gat: rows as long as a piece, hubs that end where pieces do") {
+  if (!test::with_cuda()) return;
+  std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
+  const int counts[] = {256, 257, 0, 255, 512, 300, 0, 300, 1};
+  for (std::int32_t i = 0; i < 9; ++i)
+    for (int k = 0; k < counts[i]; ++k) pairs.emplace_back(i, (k * 7 + i) % 11);
+  const Edges edges(9, 11, pairs);
+  const GatNormForm code{false, false, 0.5};
+  for (const bool loops : {false, true}) {
+    Case c{2, 12, loops};
+    check<double>(edges, c);
+    c.norm = &code;
+    check<double>(edges, c);
+    c.mean_heads = true;
+    check<float>(edges, c);
+  }
+}
+
+TEST_CASE("gat: the same bits again") {
+  if (!test::with_cuda()) return;
+  const Edges edges = random_edges(60, 70, 300, 700);
+  const GatNormForm code{false, false, 0.3};
+  Case c{4, 12, true, false, true, true, &code};
+  const Input<float> x(edges, c);
+  const auto one = run<OnCuda>(edges, c, x), two = run<OnCuda>(edges, c, x);
+  for (std::size_t k = 0; k < one.size(); ++k) {
+    CAPTURE(std::string(one[k].first));
+    CHECK(same_bits(one[k].second, two[k].second));
+  }
+}
+
+TEST_CASE("gat: graphs without edges, without nodes") {
+  if (!test::with_cuda()) return;
+  const GatNormForm centre{true, false, 4};
+  for (const std::int64_t nodes : {0, 5}) {
     for (const bool loops : {false, true}) {
-      Case c{2, 12, loops};
-      check<double>(edges, c);
-      c.norm = &code;
-      check<double>(edges, c);
+      Case c{3, 6, loops, false, false, true, &centre};
+      check<double>(Edges(nodes, nodes, {}), c);
       c.mean_heads = true;
-      check<float>(edges, c);
+      check<float>(Edges(nodes, nodes, {}), c);
     }
   }
+}
 
-  TEST_CASE("gat: the same bits again") {
-    if (!test::with_cuda()) return;
-    const Edges edges = random_edges(60, 70, 300, 700);
-    const GatNormForm code{false, false, 0.3};
-    Case c{4, 12, true, false, true, true, &code};
-    const Input<float> x(edges, c);
-    const auto one = run<OnCuda>(edges, c, x), two = run<OnCuda>(edges, c, x);
-    for (std::size_t k = 0; k < one.size(); ++k) {
-      CAPTURE(std::string(one[k].first));
-      CHECK(same_bits(one[k].second, two[k].second));
-    }
-  }
-
-  TEST_CASE("gat: graphs without edges, without nodes") {
-    if (!test::with_cuda()) return;
-    const GatNormForm centre{true, false, 4};
-    for (const std::int64_t nodes : {0, 5}) {
-      for (const bool loops : {false, true}) {
-        Case c{3, 6, loops, false, false, true, &centre};
-        check<double>(Edges(nodes, nodes, {}), c);
-        c.mean_heads = true;
-        check<float>(Edges(nodes, nodes, {}), c);
-      }
-    }
-  }
-
-  TEST_CASE("gat_norm: of equal squares the lowest node, of none that is equal the first") {
-    if (!test::with_cuda()) return;
-    const Edges edges = random_edges(30, 33, 150, 600);
-    const std::int64_t heads = 3;
-    std::vector<double> squares = random_values<double>(33 * heads, 6, 0, 3);
-    for (double& s : squares) s = std::floor(s);
-    squares[5] = squares[28] = squares[1 * heads] = std::numeric_limits<double>::quiet_NaN();
-    const std::vector<double> a(heads * 4, 0.5);
-    for (const bool loops : {false, true}) {
-      const GatNormForm norm{true, false, 1};
-      const auto run_on = [&](auto where) {
-        using Where = decltype(where);
-        const typename Where::template Vector<std::int64_t> offsets(edges.offsets);
-        const typename Where::template Vector<std::int32_t> source(edges.source);
-        const typename Where::template Vector<double> vectors(a);
-        typename Where::template Vector<double> square(squares),
-            target(std::vector<double>(30 * heads)), factor(std::vector<double>(heads, 0.0));
-        typename Where::template Vector<std::int32_t> argmax(std::vector<std::int32_t>(30 * heads));
-        GatGraph graph;
-        graph.targets = 30;
-        graph.sources = 33;
-        graph.edges = edges.count();
-        graph.offsets = offsets.read();
-        graph.source = source.read();
-        CALL(gat_norm<double>, graph, (GatForm{heads, 4, 0.2, loops}), norm, vectors.read(),
-             vectors.read(), square.data(), target.data(), argmax.data(), factor.data());
-        return std::pair{target.host(), argmax.host()};
-      };
-      const auto expected = run_on(OnCpu()), got = run_on(OnCuda());
-      CHECK(got.second == expected.second);
-      CHECK(difference(got.first, expected.first) == 0);
-    }
+TEST_CASE("gat_norm: of equal squares the lowest node, of none that is equal the first") {
+  if (!test::with_cuda()) return;
+  const Edges edges = random_edges(30, 33, 150, 600);
+  const std::int64_t heads = 3;
+  std::vector<double> squares = random_values<double>(33 * heads, 6, 0, 3);
+  for (double& s : squares) s = std::floor(s);
+  squares[5] = squares[28] = squares[1 * heads] = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> a(heads * 4, 0.5);
+  for (const bool loops : {false, true}) {
+    const GatNormForm norm{true, false, 1};
+    const auto run_on = [&](auto where) {
+      using Where = decltype(where);
+      const typename Where::template Vector<std::int64_t> offsets(edges.offsets);
+      const typename Where::template Vector<std::int32_t> source(edges.source);
+      const typename Where::template Vector<double> vectors(a);
+      typename Where::template Vector<double> square(squares),
+          target(std::vector<double>(30 * heads)), factor(std::vector<double>(heads, 0.0));
+      typename Where::template Vector<std::int32_t> argmax(std::vector<std::int32_t>(30 * heads));
+      GatGraph graph;
+      graph.targets = 30;
+      graph.sources = 33;
+      graph.edges = edges.count();
+      graph.offsets = offsets.read();
+      graph.source = source.read();
+      CALL(gat_norm<double>, graph, (GatForm{heads, 4, 0.2, loops}), norm, vectors.read(),
+           vectors.read(), square.data(), target.data(), argmax.data(), factor.data());
+      return std::pair{target.host(), argmax.host()};
+    };
+    const auto expected = run_on(OnCpu()), got = run_on(OnCuda());
+    CHECK(got.second == expected.second);
+    CHECK(difference(got.first, expected.first) == 0);
   }
 }
 

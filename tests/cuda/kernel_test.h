@@ -16,8 +16,6 @@
 
 namespace lipgrad::test {
 
-inline constexpr Device cuda_device{DeviceKind::cuda, 0};
-
 // Whether kernels can run here; makes the device the current one.
 inline bool with_cuda() {
   if (!cuda_status().problem.empty()) {
@@ -50,7 +48,7 @@ class DeviceVector {
     std::vector<T> all(shift, T(77));
     all.insert(all.end(), values.begin(), values.end());
     const auto n = static_cast<std::int64_t>(values.size());
-    whole_ = from_vector({n + shift}, all).to(cuda_device);
+    whole_ = from_vector({n + shift}, all).to(cuda_device());
     tensor_ = whole_.alias({n}, shift);
   }
 

@@ -74,51 +74,48 @@ void check_transpose(std::int64_t rows, std::int64_t cols) {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("linear: every activation, with and without bias, equals the CPU's") {
-    if (!test::with_cuda()) return;
-    for (int f = 0; f <= static_cast<int>(Activation::softplus); ++f) {
-      for (const Sizes& sizes : some_sizes) {
-        for (const bool with_bias : {false, true}) {
-          for (const bool with_pre : {false, true}) {
-            const auto activation = static_cast<Activation>(f);
-            check<float>(activation, sizes, with_bias, with_pre, tolerance<float>);
-            check<double>(activation, sizes, with_bias, with_pre, tolerance<double>);
-          }
+TEST_CASE("linear: every activation, with and without bias, equals the CPU's") {
+  if (!test::with_cuda()) return;
+  for (int f = 0; f <= static_cast<int>(Activation::softplus); ++f) {
+    for (const Sizes& sizes : some_sizes) {
+      for (const bool with_bias : {false, true}) {
+        for (const bool with_pre : {false, true}) {
+          const auto activation = static_cast<Activation>(f);
+          check<float>(activation, sizes, with_bias, with_pre, tolerance<float>);
+          check<double>(activation, sizes, with_bias, with_pre, tolerance<double>);
         }
       }
     }
   }
+}
 
-  TEST_CASE("linear: TF32, with the activations of cuBLASLt") {
-    if (!test::with_cuda()) return;
-    const test::Precision tf32(MatmulPrecision::tf32);
-    for (const Activation f : {Activation::identity, Activation::relu, Activation::gelu_tanh})
-      for (const Sizes& sizes : some_sizes)
-        for (const bool with_pre : {false, true}) check<float>(f, sizes, true, with_pre, 5e-3);
+TEST_CASE("linear: TF32, with the activations of cuBLASLt") {
+  if (!test::with_cuda()) return;
+  const test::Precision tf32(MatmulPrecision::tf32);
+  for (const Activation f : {Activation::identity, Activation::relu, Activation::gelu_tanh})
+    for (const Sizes& sizes : some_sizes)
+      for (const bool with_pre : {false, true}) check<float>(f, sizes, true, with_pre, 5e-3);
+}
+
+TEST_CASE("linear: NaN and infinities reach the result") {
+  if (!test::with_cuda()) return;
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> x{nan, 1, -1e30f, 1}, weight{1, 0, 0, 1, 1e30f, 0}, bias{0, 0, 0};
+  for (const Activation f : {Activation::identity, Activation::relu, Activation::gelu_tanh}) {
+    std::vector<float> y(6);
+    cpu::linear<float>(f, 0, 2, 2, 3, x.data(), weight.data(), bias.data(), nullptr, y.data());
+    const DeviceVector<float> dx(x), dw(weight), db(bias);
+    DeviceVector<float> dy(6);
+    cuda::linear<float>(f, 0, 2, 2, 3, dx.read(), dw.read(), db.read(), nullptr, dy.data());
+    CHECK(difference(dy.host(), y) <= tolerance<float>);
   }
+}
 
-  TEST_CASE("linear: NaN and infinities reach the result") {
-    if (!test::with_cuda()) return;
-    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-    const std::vector<float> x{nan, 1, -1e30f, 1}, weight{1, 0, 0, 1, 1e30f, 0}, bias{0, 0, 0};
-    for (const Activation f : {Activation::identity, Activation::relu, Activation::gelu_tanh}) {
-      std::vector<float> y(6);
-      cpu::linear<float>(f, 0, 2, 2, 3, x.data(), weight.data(), bias.data(), nullptr, y.data());
-      const DeviceVector<float> dx(x), dw(weight), db(bias);
-      DeviceVector<float> dy(6);
-      cuda::linear<float>(f, 0, 2, 2, 3, dx.read(), dw.read(), db.read(), nullptr, dy.data());
-      CHECK(difference(dy.host(), y) <= tolerance<float>);
-    }
-  }
-
-  TEST_CASE("linear: transposed matrices") {
-    if (!test::with_cuda()) return;
-    for (const auto& [rows, cols] :
-         {std::pair{1, 1}, {32, 32}, {33, 7}, {5, 100}, {0, 3}, {3, 0}}) {
-      check_transpose<float>(rows, cols);
-      check_transpose<double>(rows, cols);
-    }
+TEST_CASE("linear: transposed matrices") {
+  if (!test::with_cuda()) return;
+  for (const auto& [rows, cols] : {std::pair{1, 1}, {32, 32}, {33, 7}, {5, 100}, {0, 3}, {3, 0}}) {
+    check_transpose<float>(rows, cols);
+    check_transpose<double>(rows, cols);
   }
 }
 

@@ -98,97 +98,94 @@ std::string message_of(const Tensor& x) {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("loss: cross_entropy, its gradient and count_correct equal the CPU's") {
-    if (!test::with_cuda()) return;
-    for (const auto& [total, cols] :
-         {std::pair{1, 1}, {3, 2}, {140, 7}, {37, 32}, {20, 41}, {9, 256}, {5, 1027}, {2, 5000}}) {
-      for (const double smoothing : {0.0, 0.2}) {
-        for (const bool choose : {false, true}) {
-          const auto x = random_values<float>(total * cols, 3, -30, 30);
-          const auto wide = random_values<double>(total * cols, 4, -30, 30);
-          check_cross_entropy<float, std::int32_t>(total, cols, smoothing, choose, x, choose);
-          check_cross_entropy<double, std::int64_t>(total, cols, smoothing, choose, wide, choose);
-        }
-      }
-    }
-    // Partial sums of more blocks than are added up at once.
-    const auto many = random_values<float>(70000 * 2, 5);
-    check_cross_entropy<float, std::int64_t>(70000, 2, 0.1, false, many);
-  }
-
-  TEST_CASE("loss: cross_entropy of infinities, NaN and ties is the CPU's") {
-    if (!test::with_cuda()) return;
-    for (const int cols : {6, 70, 1100}) {
-      const float nan = std::numeric_limits<float>::quiet_NaN(), top = static_cast<float>(inf);
-      for (const float odd : {nan, top, -top, 30.0f}) {
-        std::vector<float> x(7 * cols, -2.5f);
-        x[1] = odd;
-        x[cols + 5] = odd;                                           // not at the label
-        std::fill(x.begin() + 2 * cols, x.begin() + 3 * cols, odd);  // a whole row
-        x[4 * cols] = x[5 * cols - 1] = odd;                         // a tie
-        check_cross_entropy<float, std::int32_t>(7, cols, 0, false, x);
-        check_cross_entropy<float, std::int64_t>(7, cols, 0.1, true, x);
+TEST_CASE("loss: cross_entropy, its gradient and count_correct equal the CPU's") {
+  if (!test::with_cuda()) return;
+  for (const auto& [total, cols] :
+       {std::pair{1, 1}, {3, 2}, {140, 7}, {37, 32}, {20, 41}, {9, 256}, {5, 1027}, {2, 5000}}) {
+    for (const double smoothing : {0.0, 0.2}) {
+      for (const bool choose : {false, true}) {
+        const auto x = random_values<float>(total * cols, 3, -30, 30);
+        const auto wide = random_values<double>(total * cols, 4, -30, 30);
+        check_cross_entropy<float, std::int32_t>(total, cols, smoothing, choose, x, choose);
+        check_cross_entropy<double, std::int64_t>(total, cols, smoothing, choose, wide, choose);
       }
     }
   }
+  // Partial sums of more blocks than are added up at once.
+  const auto many = random_values<float>(70000 * 2, 5);
+  check_cross_entropy<float, std::int64_t>(70000, 2, 0.1, false, many);
+}
 
-  TEST_CASE("loss: bce_with_logits and mse equal the CPU's") {
-    if (!test::with_cuda()) return;
-    for (const std::int64_t n : {1, 5, 4096, 4099, 20000}) {
-      for (const std::int64_t shift : {0, 1}) {
-        check_pair<float>(n, shift, false);
-        check_pair<double>(n, shift, false);
-      }
+TEST_CASE("loss: cross_entropy of infinities, NaN and ties is the CPU's") {
+  if (!test::with_cuda()) return;
+  for (const int cols : {6, 70, 1100}) {
+    const float nan = std::numeric_limits<float>::quiet_NaN(), top = static_cast<float>(inf);
+    for (const float odd : {nan, top, -top, 30.0f}) {
+      std::vector<float> x(7 * cols, -2.5f);
+      x[1] = odd;
+      x[cols + 5] = odd;                                           // not at the label
+      std::fill(x.begin() + 2 * cols, x.begin() + 3 * cols, odd);  // a whole row
+      x[4 * cols] = x[5 * cols - 1] = odd;                         // a tie
+      check_cross_entropy<float, std::int32_t>(7, cols, 0, false, x);
+      check_cross_entropy<float, std::int64_t>(7, cols, 0.1, true, x);
     }
-    check_pair<float>(50, 0, true);
-    check_pair<double>(50, 1, true);
   }
+}
 
-  TEST_CASE("loss: labels and rows out of range add nothing and are told at item()") {
-    if (!test::with_cuda()) return;
-    const Tensor host = from_values<double>({3, 2}, {1, 2, 3, 1, 0.5, 0.25});
-    const Tensor good = from_values<std::int64_t>({3}, {1, 0, 1});
-    const auto row_loss = [&](std::int64_t r) {
-      return cross_entropy(host, good, {.rows = from_values<std::int64_t>({1}, {r})}).item();
-    };
-    const Tensor bad = from_values<std::int64_t>({3}, {1, 2, 1}).to(cuda_device());
-    Tape tape;
-    const Tensor x = tape.watch(host.to(cuda_device()));
-    const Tensor loss = cross_entropy(x, bad);
-    const Tensor g = tape.grad(loss, {x})[0];
-    CHECK(
-        message_of(loss).find("label of cross_entropy or accuracy (position 1) is not in [0, 2)") !=
+TEST_CASE("loss: bce_with_logits and mse equal the CPU's") {
+  if (!test::with_cuda()) return;
+  for (const std::int64_t n : {1, 5, 4096, 4099, 20000}) {
+    for (const std::int64_t shift : {0, 1}) {
+      check_pair<float>(n, shift, false);
+      check_pair<double>(n, shift, false);
+    }
+  }
+  check_pair<float>(50, 0, true);
+  check_pair<double>(50, 1, true);
+}
+
+TEST_CASE("loss: labels and rows out of range add nothing and are told at item()") {
+  if (!test::with_cuda()) return;
+  const Tensor host = from_values<double>({3, 2}, {1, 2, 3, 1, 0.5, 0.25});
+  const Tensor good = from_values<std::int64_t>({3}, {1, 0, 1});
+  const auto row_loss = [&](std::int64_t r) {
+    return cross_entropy(host, good, {.rows = from_values<std::int64_t>({1}, {r})}).item();
+  };
+  const Tensor bad = from_values<std::int64_t>({3}, {1, 2, 1}).to(cuda_device());
+  Tape tape;
+  const Tensor x = tape.watch(host.to(cuda_device()));
+  const Tensor loss = cross_entropy(x, bad);
+  const Tensor g = tape.grad(loss, {x})[0];
+  CHECK(message_of(loss).find("label of cross_entropy or accuracy (position 1) is not in [0, 2)") !=
         std::string::npos);
-    CHECK(loss.item() == doctest::Approx((row_loss(0) + row_loss(2)) / 3));
-    const std::vector<double> gradient = g.to(cpu_device).to_vector<double>();
-    CHECK(gradient[2] == 0);
-    CHECK(gradient[3] == 0);
-    CHECK(gradient[4] == doctest::Approx(-gradient[5]));
+  CHECK(loss.item() == doctest::Approx((row_loss(0) + row_loss(2)) / 3));
+  const std::vector<double> gradient = g.to(cpu_device).to_vector<double>();
+  CHECK(gradient[2] == 0);
+  CHECK(gradient[3] == 0);
+  CHECK(gradient[4] == doctest::Approx(-gradient[5]));
 
-    const Tensor labels = good.to(cuda_device());
-    const Tensor rows = from_values<std::int32_t>({3}, {0, 3, 2}).to(cuda_device());
-    const Tensor chosen = cross_entropy(x.detach(), labels, {.rows = rows});
-    CHECK(message_of(chosen).find("row chosen for cross_entropy or accuracy (position 1)") !=
-          std::string::npos);
-    CHECK(chosen.item() == doctest::Approx((row_loss(0) + row_loss(2)) / 3));
-    CHECK_THROWS_AS(accuracy(x.detach(), bad), Error);
-    CHECK(accuracy(x.detach(), labels) == doctest::Approx(2.0 / 3));
-  }
+  const Tensor labels = good.to(cuda_device());
+  const Tensor rows = from_values<std::int32_t>({3}, {0, 3, 2}).to(cuda_device());
+  const Tensor chosen = cross_entropy(x.detach(), labels, {.rows = rows});
+  CHECK(message_of(chosen).find("row chosen for cross_entropy or accuracy (position 1)") !=
+        std::string::npos);
+  CHECK(chosen.item() == doctest::Approx((row_loss(0) + row_loss(2)) / 3));
+  CHECK_THROWS_AS(accuracy(x.detach(), bad), Error);
+  CHECK(accuracy(x.detach(), labels) == doctest::Approx(2.0 / 3));
+}
 
-  TEST_CASE("loss: correct() stays on the device") {
-    if (!test::with_cuda()) return;
-    const Tensor x = from_values<float>({3, 2}, {0, 0, 1, 3, 5, 4}),
-                 labels = from_values<std::int32_t>({3}, {0, 0, 0}),
-                 rows = from_values<std::int32_t>({2}, {0, 2});
-    const Tensor hits =
-        correct(x.to(cuda_device()), labels.to(cuda_device()), rows.to(cuda_device()));
-    CHECK(hits.device() == cuda_device());
-    CHECK(hits.dtype() == i64);
-    CHECK(hits.item() == 2);
-    CHECK(correct(x, labels).item() == 2);
-    CHECK(accuracy(x.to(cuda_device()), labels.to(cuda_device()), rows.to(cuda_device())) == 1);
-  }
+TEST_CASE("loss: correct() stays on the device") {
+  if (!test::with_cuda()) return;
+  const Tensor x = from_values<float>({3, 2}, {0, 0, 1, 3, 5, 4}),
+               labels = from_values<std::int32_t>({3}, {0, 0, 0}),
+               rows = from_values<std::int32_t>({2}, {0, 2});
+  const Tensor hits =
+      correct(x.to(cuda_device()), labels.to(cuda_device()), rows.to(cuda_device()));
+  CHECK(hits.device() == cuda_device());
+  CHECK(hits.dtype() == i64);
+  CHECK(hits.item() == 2);
+  CHECK(correct(x, labels).item() == 2);
+  CHECK(accuracy(x.to(cuda_device()), labels.to(cuda_device()), rows.to(cuda_device())) == 1);
 }
 
 }  // namespace lipgrad

@@ -57,42 +57,40 @@ void check_all() {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("matmul: batches, shared operands, transposes and empty sizes equal the CPU's") {
-    if (!test::with_cuda()) return;
-    check_all<float>();
-    check_all<double>();
-  }
+TEST_CASE("matmul: batches, shared operands, transposes and empty sizes equal the CPU's") {
+  if (!test::with_cuda()) return;
+  check_all<float>();
+  check_all<double>();
+}
 
-  TEST_CASE("matmul: both precisions; exact unless asked") {
-    if (!test::with_cuda()) return;
-    CHECK(matmul_precision() == MatmulPrecision::exact);
-    const auto a = random_values<float>(64 * 96, 1), b = random_values<float>(96 * 32, 2);
-    std::vector<float> c(64 * 32);
-    cpu::matmul(1, false, false, 64, 32, 96, a.data(), 0, b.data(), 0, c.data());
-    const DeviceVector<float> da(a), db(b);
-    DeviceVector<float> dc(64 * 32);
-    {
-      const test::Precision tf32(MatmulPrecision::tf32);
-      cuda::matmul(1, false, false, 64, 32, 96, da.read(), 0, db.read(), 0, dc.data());
-    }
-    CHECK(difference(dc.host(), c) <= 5e-3);
+TEST_CASE("matmul: both precisions; exact unless asked") {
+  if (!test::with_cuda()) return;
+  CHECK(matmul_precision() == MatmulPrecision::exact);
+  const auto a = random_values<float>(64 * 96, 1), b = random_values<float>(96 * 32, 2);
+  std::vector<float> c(64 * 32);
+  cpu::matmul(1, false, false, 64, 32, 96, a.data(), 0, b.data(), 0, c.data());
+  const DeviceVector<float> da(a), db(b);
+  DeviceVector<float> dc(64 * 32);
+  {
+    const test::Precision tf32(MatmulPrecision::tf32);
     cuda::matmul(1, false, false, 64, 32, 96, da.read(), 0, db.read(), 0, dc.data());
-    CHECK(difference(dc.host(), c) <= 1e-6);
   }
+  CHECK(difference(dc.host(), c) <= 5e-3);
+  cuda::matmul(1, false, false, 64, 32, 96, da.read(), 0, db.read(), 0, dc.data());
+  CHECK(difference(dc.host(), c) <= 1e-6);
+}
 
-  TEST_CASE("matmul: rows that cuBLAS cannot count are told") {
-    if (!test::with_cuda()) return;
-    const std::int64_t huge = std::int64_t{1} << 31;
-    CHECK_THROWS_WITH_AS(
-        cuda::matmul<float>(1, false, false, 2, huge, 3, nullptr, 0, nullptr, 0, nullptr),
-        "matmul: rows of more than 2147483647 elements: (2, 3) times (3, 2147483648)", Error);
-    CHECK_THROWS_WITH_AS(
-        cuda::matmul<float>(1, true, true, 2, 3, huge, nullptr, 0, nullptr, 0, nullptr),
-        "matmul: rows of more than 2147483647 elements: (2147483648, 2) transposed times (3, "
-        "2147483648) transposed",
-        Error);
-  }
+TEST_CASE("matmul: rows that cuBLAS cannot count are told") {
+  if (!test::with_cuda()) return;
+  const std::int64_t huge = std::int64_t{1} << 31;
+  CHECK_THROWS_WITH_AS(
+      cuda::matmul<float>(1, false, false, 2, huge, 3, nullptr, 0, nullptr, 0, nullptr),
+      "matmul: rows of more than 2147483647 elements: (2, 3) times (3, 2147483648)", Error);
+  CHECK_THROWS_WITH_AS(
+      cuda::matmul<float>(1, true, true, 2, 3, huge, nullptr, 0, nullptr, 0, nullptr),
+      "matmul: rows of more than 2147483647 elements: (2147483648, 2) transposed times (3, "
+      "2147483648) transposed",
+      Error);
 }
 
 }  // namespace lipgrad

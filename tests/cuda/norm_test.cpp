@@ -101,70 +101,68 @@ void check_l2(std::int64_t outer, std::int64_t n, std::int64_t inner, std::int64
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("norm: layer_norm, rms_norm and center_norm with gradients equal the CPU's") {
-    if (!test::with_cuda()) return;
-    // Rows of a group of lanes, of a block; few and many blocks.
-    const std::pair<std::int64_t, std::int64_t> sizes[] = {
-        {1, 3},    {5, 7},   {33, 10},  {70, 32},  {9, 100},
-        {2600, 4}, {3, 512}, {20, 516}, {40, 771}, {2, 5000}};
-    for (const Kind kind : {Kind::layer, Kind::rms, Kind::center}) {
-      for (const auto& [rows, cols] : sizes) {
-        check_norm<float>(kind, rows, cols, 0, true);
-        check_norm<double>(kind, rows, cols, 1, true);
-      }
-      check_norm<float>(kind, 20, 96, 1, true);
-      check_norm<double>(kind, 20, 96, 0, false);
-      check_norm<float>(kind, 2, 15000, 0, false);   // gradients do not fit shared memory
-      check_norm<double>(kind, 18, 30000, 0, true);  // nor does the row
+TEST_CASE("norm: layer_norm, rms_norm and center_norm with gradients equal the CPU's") {
+  if (!test::with_cuda()) return;
+  // Rows of a group of lanes, of a block; few and many blocks.
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 3},    {5, 7},    {33, 10}, {70, 32},
+                                                         {9, 100},  {2600, 4}, {3, 512}, {20, 516},
+                                                         {40, 771}, {2, 5000}};
+  for (const Kind kind : {Kind::layer, Kind::rms, Kind::center}) {
+    for (const auto& [rows, cols] : sizes) {
+      check_norm<float>(kind, rows, cols, 0, true);
+      check_norm<double>(kind, rows, cols, 1, true);
     }
+    check_norm<float>(kind, 20, 96, 1, true);
+    check_norm<double>(kind, 20, 96, 0, false);
+    check_norm<float>(kind, 2, 15000, 0, false);   // gradients do not fit shared memory
+    check_norm<double>(kind, 18, 30000, 0, true);  // nor does the row
   }
+}
 
-  TEST_CASE("norm: l2_normalize and its gradient equal the CPU's, also below eps") {
-    if (!test::with_cuda()) return;
-    check_l2<float>(3, 1, 1, 0);
-    for (std::int64_t n : {5, 32, 200, 700, 3000}) {
-      check_l2<float>(4, n, 1, 0);
-      check_l2<double>(4, n, 1, 1);
-    }
-    check_l2<float>(3, 40, 7, 0);
-    check_l2<double>(2, 300, 33, 0);
-    check_l2<float>(1, 9000, 2, 0);
+TEST_CASE("norm: l2_normalize and its gradient equal the CPU's, also below eps") {
+  if (!test::with_cuda()) return;
+  check_l2<float>(3, 1, 1, 0);
+  for (std::int64_t n : {5, 32, 200, 700, 3000}) {
+    check_l2<float>(4, n, 1, 0);
+    check_l2<double>(4, n, 1, 1);
   }
+  check_l2<float>(3, 40, 7, 0);
+  check_l2<double>(2, 300, 33, 0);
+  check_l2<float>(1, 9000, 2, 0);
+}
 
-  TEST_CASE("norm: no rows give no results and gradients of zero") {
-    if (!test::with_cuda()) return;
-    DeviceVector<float> weights(6), biases(6);
+TEST_CASE("norm: no rows give no results and gradients of zero") {
+  if (!test::with_cuda()) return;
+  DeviceVector<float> weights(6), biases(6);
+  const float* none = nullptr;
+  float* nothing = nullptr;
+  cuda::layer_norm(0, 6, 1e-5, none, none, none, nothing, nothing, nothing);
+  cuda::norm_backward(0, 6, none, none, none, none, none, nothing, weights.data(), biases.data());
+  CHECK(weights.host() == std::vector<float>(6, 0.0f));
+  CHECK(biases.host() == std::vector<float>(6, 0.0f));
+  DeviceVector<float> norm(3);
+  cuda::l2_normalize(1, 0, 3, 1e-5, none, nothing, norm.data());
+  CHECK(norm.host() == std::vector<float>(3, 0.0f));
+}
+
+TEST_CASE("norm: the same bits at any alignment") {
+  if (!test::with_cuda()) return;
+  const std::int64_t rows = 50, cols = 96;
+  const std::vector<float> x = random_values<float>(rows * cols, 1),
+                           gy = random_values<float>(rows * cols, 2);
+  std::vector<float> first_x, first_w;
+  for (std::int64_t shift : {0, 1}) {
+    const DeviceVector<float> dx(x, shift), dgy(gy, shift);
+    DeviceVector<float> y(rows * cols, shift), mean(rows), rstd(rows), gx(rows * cols, shift),
+        gw(cols);
     const float* none = nullptr;
     float* nothing = nullptr;
-    cuda::layer_norm(0, 6, 1e-5, none, none, none, nothing, nothing, nothing);
-    cuda::norm_backward(0, 6, none, none, none, none, none, nothing, weights.data(), biases.data());
-    CHECK(weights.host() == std::vector<float>(6, 0.0f));
-    CHECK(biases.host() == std::vector<float>(6, 0.0f));
-    DeviceVector<float> norm(3);
-    cuda::l2_normalize(1, 0, 3, 1e-5, none, nothing, norm.data());
-    CHECK(norm.host() == std::vector<float>(3, 0.0f));
-  }
-
-  TEST_CASE("norm: the same bits at any alignment") {
-    if (!test::with_cuda()) return;
-    const std::int64_t rows = 50, cols = 96;
-    const std::vector<float> x = random_values<float>(rows * cols, 1),
-                             gy = random_values<float>(rows * cols, 2);
-    std::vector<float> first_x, first_w;
-    for (std::int64_t shift : {0, 1}) {
-      const DeviceVector<float> dx(x, shift), dgy(gy, shift);
-      DeviceVector<float> y(rows * cols, shift), mean(rows), rstd(rows), gx(rows * cols, shift),
-          gw(cols);
-      const float* none = nullptr;
-      float* nothing = nullptr;
-      cuda::layer_norm(rows, cols, 1e-5, dx.read(), none, none, y.data(), mean.data(), rstd.data());
-      cuda::norm_backward(rows, cols, dx.read(), none, mean.read(), rstd.read(), dgy.read(),
-                          gx.data(), gw.data(), nothing);
-      if (shift == 0) first_x = gx.host(), first_w = gw.host();
-      CHECK(same_bits(gx.host(), first_x));
-      CHECK(same_bits(gw.host(), first_w));
-    }
+    cuda::layer_norm(rows, cols, 1e-5, dx.read(), none, none, y.data(), mean.data(), rstd.data());
+    cuda::norm_backward(rows, cols, dx.read(), none, mean.read(), rstd.read(), dgy.read(),
+                        gx.data(), gw.data(), nothing);
+    if (shift == 0) first_x = gx.host(), first_w = gw.host();
+    CHECK(same_bits(gx.host(), first_x));
+    CHECK(same_bits(gw.host(), first_w));
   }
 }
 

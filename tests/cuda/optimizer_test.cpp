@@ -174,95 +174,93 @@ void check_optimizer(const Make& make, DType dtype) {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("optimizer: many tensors of odd sizes and alignments in one launch") {
-    if (!test::with_cuda()) return;
-    for (const SgdRule& rule : {SgdRule{}, SgdRule{0.9, false}, SgdRule{0.9, true}}) {
-      for (const double decay : {0.0, 0.01}) {
-        check_sgd<float>(rule, decay);
-        check_sgd<double>(rule, decay);
-      }
-    }
-    for (const AdamRule& rule : {AdamRule{}, AdamRule{0.8, 0.95, 1e-6, true}}) {
-      for (const double decay : {0.0, 0.05}) {
-        check_adam<float>(rule, decay);
-        check_adam<double>(rule, decay);
-      }
-    }
-    cuda::sgd<float>(0, nullptr, {});
-    cuda::adam<float>(0, nullptr, {});
-  }
-
-  TEST_CASE("optimizer: sums of squares are those of the CPU, the same at any alignment") {
-    if (!test::with_cuda()) return;
-    check_squares<float>();
-    check_squares<double>();
-  }
-
-  TEST_CASE("optimizer: steps equal the CPU's, and states go from device to device") {
-    if (!test::with_cuda()) return;
-    for (const DType dtype : {f32, f64}) {
-      check_optimizer([](Module& m) { return std::make_unique<Sgd>(m, SgdOptions{.lr = 0.1}); },
-                      dtype);
-      check_optimizer(
-          [](Module& m) {
-            return std::make_unique<Sgd>(
-                m, SgdOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
-          },
-          dtype);
-      check_optimizer(
-          [](Module& m) {
-            return std::make_unique<Adam>(m, AdamOptions{.lr = 0.1, .weight_decay = 0.1});
-          },
-          dtype);
-      check_optimizer(
-          [](Module& m) {
-            return std::make_unique<AdamW>(m, AdamWOptions{.groups = {no_decay_on_vectors()}});
-          },
-          dtype);
+TEST_CASE("optimizer: many tensors of odd sizes and alignments in one launch") {
+  if (!test::with_cuda()) return;
+  for (const SgdRule& rule : {SgdRule{}, SgdRule{0.9, false}, SgdRule{0.9, true}}) {
+    for (const double decay : {0.0, 0.01}) {
+      check_sgd<float>(rule, decay);
+      check_sgd<double>(rule, decay);
     }
   }
-
-  TEST_CASE("clip_grad: norms and clipping equal the CPU's") {
-    if (!test::with_cuda()) return;
-    for (const DType dtype : {f32, f64}) {
-      Net host(dtype), device(dtype);
-      Generator rng{1};
-      host.initialize(rng);
-      device.initialize(rng);
-      device.to(cuda_device());
-      const auto reset = [&] {
-        host.zero_grad();
-        device.zero_grad();
-        add_gradients(host, 7, cpu_device);
-        add_gradients(device, 7, cuda_device());
-      };
-      const auto compare = [&](double limit) {
-        const auto one = host.named_parameters(), two = device.named_parameters();
-        for (std::size_t i = 0; i < one.size(); ++i)
-          CHECK(worst(two[i].second->grad(), one[i].second->grad()) <= limit);
-      };
-      reset();
-      const GradNorms a = grad_norms(host), b = grad_norms(device);
-      CHECK(std::abs(a.total - b.total) <= 1e-14 * a.total);
-      REQUIRE(b.parameters.size() == 3);
-      for (int i = 0; i < 3; ++i) {
-        CHECK(a.parameters[i].first == b.parameters[i].first);
-        CHECK(std::abs(a.parameters[i].second - b.parameters[i].second) <= 1e-14 * a.total);
-      }
-      CHECK(clip_grad_norm(device, 0.5) == doctest::Approx(clip_grad_norm(host, 0.5)));
-      compare(dtype == f32 ? 1e-6 : 1e-14);
-      CHECK(grad_norm(device) == doctest::Approx(0.5));
-      reset();
-      clip_grad_value(host, 1.25);
-      clip_grad_value(device, 1.25);
-      compare(0);
-      reset();
-      device.b.mutable_grad() = full({7}, std::nan(""), dtype, cuda_device());
-      const Tensor before = device.c.grad().clone();
-      CHECK(std::isnan(clip_grad_norm(device, 0.1)));
-      CHECK(bitwise_equal(before, device.c.grad()));
+  for (const AdamRule& rule : {AdamRule{}, AdamRule{0.8, 0.95, 1e-6, true}}) {
+    for (const double decay : {0.0, 0.05}) {
+      check_adam<float>(rule, decay);
+      check_adam<double>(rule, decay);
     }
+  }
+  cuda::sgd<float>(0, nullptr, {});
+  cuda::adam<float>(0, nullptr, {});
+}
+
+TEST_CASE("optimizer: sums of squares are those of the CPU, the same at any alignment") {
+  if (!test::with_cuda()) return;
+  check_squares<float>();
+  check_squares<double>();
+}
+
+TEST_CASE("optimizer: steps equal the CPU's, and states go from device to device") {
+  if (!test::with_cuda()) return;
+  for (const DType dtype : {f32, f64}) {
+    check_optimizer([](Module& m) { return std::make_unique<Sgd>(m, SgdOptions{.lr = 0.1}); },
+                    dtype);
+    check_optimizer(
+        [](Module& m) {
+          return std::make_unique<Sgd>(
+              m, SgdOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1});
+        },
+        dtype);
+    check_optimizer(
+        [](Module& m) {
+          return std::make_unique<Adam>(m, AdamOptions{.lr = 0.1, .weight_decay = 0.1});
+        },
+        dtype);
+    check_optimizer(
+        [](Module& m) {
+          return std::make_unique<AdamW>(m, AdamWOptions{.groups = {no_decay_on_vectors()}});
+        },
+        dtype);
+  }
+}
+
+TEST_CASE("clip_grad: norms and clipping equal the CPU's") {
+  if (!test::with_cuda()) return;
+  for (const DType dtype : {f32, f64}) {
+    Net host(dtype), device(dtype);
+    Generator rng{1};
+    host.initialize(rng);
+    device.initialize(rng);
+    device.to(cuda_device());
+    const auto reset = [&] {
+      host.zero_grad();
+      device.zero_grad();
+      add_gradients(host, 7, cpu_device);
+      add_gradients(device, 7, cuda_device());
+    };
+    const auto compare = [&](double limit) {
+      const auto one = host.named_parameters(), two = device.named_parameters();
+      for (std::size_t i = 0; i < one.size(); ++i)
+        CHECK(worst(two[i].second->grad(), one[i].second->grad()) <= limit);
+    };
+    reset();
+    const GradNorms a = grad_norms(host), b = grad_norms(device);
+    CHECK(std::abs(a.total - b.total) <= 1e-14 * a.total);
+    REQUIRE(b.parameters.size() == 3);
+    for (int i = 0; i < 3; ++i) {
+      CHECK(a.parameters[i].first == b.parameters[i].first);
+      CHECK(std::abs(a.parameters[i].second - b.parameters[i].second) <= 1e-14 * a.total);
+    }
+    CHECK(clip_grad_norm(device, 0.5) == doctest::Approx(clip_grad_norm(host, 0.5)));
+    compare(dtype == f32 ? 1e-6 : 1e-14);
+    CHECK(grad_norm(device) == doctest::Approx(0.5));
+    reset();
+    clip_grad_value(host, 1.25);
+    clip_grad_value(device, 1.25);
+    compare(0);
+    reset();
+    device.b.mutable_grad() = full({7}, std::nan(""), dtype, cuda_device());
+    const Tensor before = device.c.grad().clone();
+    CHECK(std::isnan(clip_grad_norm(device, 0.1)));
+    CHECK(bitwise_equal(before, device.c.grad()));
   }
 }
 

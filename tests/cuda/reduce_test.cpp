@@ -129,118 +129,116 @@ void check_fill(T value) {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("reduce: all reductions and their gradients equal the CPU's") {
-    if (!test::with_cuda()) return;
-    for (const Sizes& s : all_sizes) {
-      check_reductions<float>(s, 0);
-      check_reductions<double>(s, 1);
-    }
-    check_reductions<float>({3, 2051, 1}, 1);
+TEST_CASE("reduce: all reductions and their gradients equal the CPU's") {
+  if (!test::with_cuda()) return;
+  for (const Sizes& s : all_sizes) {
+    check_reductions<float>(s, 0);
+    check_reductions<double>(s, 1);
   }
+  check_reductions<float>({3, 2051, 1}, 1);
+}
 
-  TEST_CASE("reduce: the same bits at any alignment") {
-    if (!test::with_cuda()) return;
-    for (const Sizes& s : {Sizes{3, 64, 1}, Sizes{2, 4096, 1}, Sizes{1, 40000, 1}}) {
-      const std::vector<float> x = random_values<float>(s.outer * s.n * s.inner, 4);
-      std::vector<float> first;
-      for (std::int64_t shift : {0, 1, 2}) {
+TEST_CASE("reduce: the same bits at any alignment") {
+  if (!test::with_cuda()) return;
+  for (const Sizes& s : {Sizes{3, 64, 1}, Sizes{2, 4096, 1}, Sizes{1, 40000, 1}}) {
+    const std::vector<float> x = random_values<float>(s.outer * s.n * s.inner, 4);
+    std::vector<float> first;
+    for (std::int64_t shift : {0, 1, 2}) {
+      const DeviceVector<float> dx(x, shift);
+      DeviceVector<float> y(s.outer);
+      cuda::sum(s.outer, s.n, s.inner, 1.0, dx.read(), y.data());
+      if (shift == 0) first = y.host();
+      CHECK(same_bits(y.host(), first));
+    }
+  }
+}
+
+TEST_CASE("reduce: rows of -inf, infinities and NaN") {
+  if (!test::with_cuda()) return;
+  for (std::int64_t n : {3, 40, 3000, 20000}) {
+    check_odd_rows<float>(n, 1);
+    check_odd_rows<double>(n, 1);
+  }
+  check_odd_rows<float>(3, 4);
+  check_odd_rows<float>(400, 4);
+}
+
+TEST_CASE("reduce: nothing to sum, and no results") {
+  if (!test::with_cuda()) return;
+  for (std::int64_t inner : {1, 3}) {
+    DeviceVector<double> y(2 * inner);
+    cuda::sum<double>(2, 0, inner, 1.0, nullptr, y.data());
+    CHECK(y.host() == std::vector<double>(2 * inner, 0.0));
+    cuda::sum<double>(2, 0, inner, inf, nullptr, y.data());  // the mean of nothing
+    CHECK(std::isnan(y.host()[0]));
+    cuda::logsumexp<double>(2, 0, inner, nullptr, y.data());
+    CHECK(y.host() == std::vector<double>(2 * inner, -inf));
+  }
+  cuda::sum<double>(0, 5, 1, 1.0, nullptr, nullptr);
+  cuda::sum<double>(5, 5, 0, 1.0, nullptr, nullptr);
+}
+
+TEST_CASE("reduce: a long sum of one sign is exact to 1e-6") {
+  if (!test::with_cuda()) return;
+  const std::int64_t n = 3'000'001;
+  const std::vector<float> x = random_values<float>(n, 9, 0.9, 1.1);
+  double expected = 0;
+  for (float v : x) expected += v;
+  const DeviceVector<float> dx(x);
+  DeviceVector<float> y(1);
+  cuda::sum(1, n, 1, 1.0, dx.read(), y.data());
+  CHECK(std::abs(y.host()[0] - expected) <= 1e-6 * expected);
+}
+
+TEST_CASE("accumulate: every pattern of summed dimensions equals the CPU's") {
+  if (!test::with_cuda()) return;
+  std::vector<ReducedBox> boxes(1);  // a single element
+  for (std::vector<std::int64_t> size : {std::vector<std::int64_t>{1100},
+                                         {30, 50},
+                                         {6, 7, 8},
+                                         {5, 4, 3, 6},
+                                         {3, 2, 3, 2, 3, 2, 3, 2}}) {
+    for (const bool first : {false, true}) {
+      ReducedBox box;
+      for (std::size_t i = 0; i < size.size(); ++i) box.add(size[i], (i % 2 == 0) == first);
+      boxes.push_back(box);
+    }
+  }
+  for (const ReducedBox& box : boxes) {
+    check_accumulate<float>(box, 0);
+    check_accumulate<double>(box, 1);
+  }
+  ReducedBox nothing;
+  nothing.add(0, false);
+  nothing.add(4, true);
+  check_accumulate<float>(nothing, 0);
+}
+
+TEST_CASE("fill and has_nonfinite") {
+  if (!test::with_cuda()) return;
+  check_fill<float>(1.5f);
+  check_fill<double>(-2.5);
+  check_fill<std::int32_t>(-7);
+  check_fill<std::int64_t>(std::int64_t{1} << 40);
+  check_fill<std::uint8_t>(200);
+  for (std::int64_t n : {1, 4096, 5001}) {
+    for (std::int64_t shift : {0, 1}) {
+      std::vector<float> x = random_values<float>(n, 1);
+      DeviceVector<int> found(1);
+      const auto look = [&] {
         const DeviceVector<float> dx(x, shift);
-        DeviceVector<float> y(s.outer);
-        cuda::sum(s.outer, s.n, s.inner, 1.0, dx.read(), y.data());
-        if (shift == 0) first = y.host();
-        CHECK(same_bits(y.host(), first));
-      }
-    }
-  }
-
-  TEST_CASE("reduce: rows of -inf, infinities and NaN") {
-    if (!test::with_cuda()) return;
-    for (std::int64_t n : {3, 40, 3000, 20000}) {
-      check_odd_rows<float>(n, 1);
-      check_odd_rows<double>(n, 1);
-    }
-    check_odd_rows<float>(3, 4);
-    check_odd_rows<float>(400, 4);
-  }
-
-  TEST_CASE("reduce: nothing to sum, and no results") {
-    if (!test::with_cuda()) return;
-    for (std::int64_t inner : {1, 3}) {
-      DeviceVector<double> y(2 * inner);
-      cuda::sum<double>(2, 0, inner, 1.0, nullptr, y.data());
-      CHECK(y.host() == std::vector<double>(2 * inner, 0.0));
-      cuda::sum<double>(2, 0, inner, inf, nullptr, y.data());  // the mean of nothing
-      CHECK(std::isnan(y.host()[0]));
-      cuda::logsumexp<double>(2, 0, inner, nullptr, y.data());
-      CHECK(y.host() == std::vector<double>(2 * inner, -inf));
-    }
-    cuda::sum<double>(0, 5, 1, 1.0, nullptr, nullptr);
-    cuda::sum<double>(5, 5, 0, 1.0, nullptr, nullptr);
-  }
-
-  TEST_CASE("reduce: a long sum of one sign is exact to 1e-6") {
-    if (!test::with_cuda()) return;
-    const std::int64_t n = 3'000'001;
-    const std::vector<float> x = random_values<float>(n, 9, 0.9, 1.1);
-    double expected = 0;
-    for (float v : x) expected += v;
-    const DeviceVector<float> dx(x);
-    DeviceVector<float> y(1);
-    cuda::sum(1, n, 1, 1.0, dx.read(), y.data());
-    CHECK(std::abs(y.host()[0] - expected) <= 1e-6 * expected);
-  }
-
-  TEST_CASE("accumulate: every pattern of summed dimensions equals the CPU's") {
-    if (!test::with_cuda()) return;
-    std::vector<ReducedBox> boxes(1);  // a single element
-    for (std::vector<std::int64_t> size : {std::vector<std::int64_t>{1100},
-                                           {30, 50},
-                                           {6, 7, 8},
-                                           {5, 4, 3, 6},
-                                           {3, 2, 3, 2, 3, 2, 3, 2}}) {
-      for (const bool first : {false, true}) {
-        ReducedBox box;
-        for (std::size_t i = 0; i < size.size(); ++i) box.add(size[i], (i % 2 == 0) == first);
-        boxes.push_back(box);
-      }
-    }
-    for (const ReducedBox& box : boxes) {
-      check_accumulate<float>(box, 0);
-      check_accumulate<double>(box, 1);
-    }
-    ReducedBox nothing;
-    nothing.add(0, false);
-    nothing.add(4, true);
-    check_accumulate<float>(nothing, 0);
-  }
-
-  TEST_CASE("fill and has_nonfinite") {
-    if (!test::with_cuda()) return;
-    check_fill<float>(1.5f);
-    check_fill<double>(-2.5);
-    check_fill<std::int32_t>(-7);
-    check_fill<std::int64_t>(std::int64_t{1} << 40);
-    check_fill<std::uint8_t>(200);
-    for (std::int64_t n : {1, 4096, 5001}) {
-      for (std::int64_t shift : {0, 1}) {
-        std::vector<float> x = random_values<float>(n, 1);
-        DeviceVector<int> found(1);
-        const auto look = [&] {
-          const DeviceVector<float> dx(x, shift);
-          cuda::has_nonfinite(dx.read(), n, found.data());
-          return found.host()[0];
-        };
-        CHECK(look() == 0);
-        x[n - 1] = std::numeric_limits<float>::max();
-        CHECK(look() == 0);
-        x[n - 1] = std::numeric_limits<float>::quiet_NaN();
-        CHECK(look() == 1);
-        x[n - 1] = -std::numeric_limits<float>::infinity();
-        CHECK(look() == 1);
-        x[n - 1] = 0;
-        CHECK(look() == 0);
-      }
+        cuda::has_nonfinite(dx.read(), n, found.data());
+        return found.host()[0];
+      };
+      CHECK(look() == 0);
+      x[n - 1] = std::numeric_limits<float>::max();
+      CHECK(look() == 0);
+      x[n - 1] = std::numeric_limits<float>::quiet_NaN();
+      CHECK(look() == 1);
+      x[n - 1] = -std::numeric_limits<float>::infinity();
+      CHECK(look() == 1);
+      x[n - 1] = 0;
+      CHECK(look() == 0);
     }
   }
 }

@@ -45,34 +45,32 @@ void check_residual(bool damped, std::int64_t rows, std::int64_t cols, bool scal
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("residual: results and gradients equal the CPU's") {
-    if (!test::with_cuda()) return;
-    const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},   {5, 7},   {33, 32},
-                                                           {700, 3}, {90, 64}, {2, 2100}};
-    for (const bool damped : {false, true}) {
-      for (const bool scalar : {false, true}) {
-        for (const auto& [rows, cols] : sizes) {
-          check_residual<float>(damped, rows, cols, scalar, 0);
-          check_residual<double>(damped, rows, cols, scalar, 1);
-        }
+TEST_CASE("residual: results and gradients equal the CPU's") {
+  if (!test::with_cuda()) return;
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {{1, 1},   {5, 7},   {33, 32},
+                                                         {700, 3}, {90, 64}, {2, 2100}};
+  for (const bool damped : {false, true}) {
+    for (const bool scalar : {false, true}) {
+      for (const auto& [rows, cols] : sizes) {
+        check_residual<float>(damped, rows, cols, scalar, 0);
+        check_residual<double>(damped, rows, cols, scalar, 1);
       }
     }
   }
+}
 
-  TEST_CASE("residual: no rows give gradients of zero") {
-    if (!test::with_cuda()) return;
-    const DeviceVector<float> alpha(3);
-    for (const bool scalar : {false, true}) {
-      DeviceVector<float> galpha(3);
-      const float* none = nullptr;
-      float* nothing = nullptr;
-      cuda::residual(true, 0, 3, scalar, none, none, alpha.read(), nothing);
-      cuda::residual_backward(true, 0, 3, scalar, none, none, alpha.read(), none, nothing, nothing,
-                              galpha.data());
-      CHECK(galpha.host()[0] == 0);
-      CHECK(galpha.host()[2] == (scalar ? 77 : 0));
-    }
+TEST_CASE("residual: no rows give gradients of zero") {
+  if (!test::with_cuda()) return;
+  const DeviceVector<float> alpha(3);
+  for (const bool scalar : {false, true}) {
+    DeviceVector<float> galpha(3);
+    const float* none = nullptr;
+    float* nothing = nullptr;
+    cuda::residual(true, 0, 3, scalar, none, none, alpha.read(), nothing);
+    cuda::residual_backward(true, 0, 3, scalar, none, none, alpha.read(), none, nothing, nothing,
+                            galpha.data());
+    CHECK(galpha.host()[0] == 0);
+    CHECK(galpha.host()[2] == (scalar ? 77 : 0));
   }
 }
 

@@ -69,55 +69,53 @@ void check_softmax(const Sizes& s, std::int64_t shift, bool odd) {
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("softmax: rows and columns of every length equal the CPU's, with and without a mask") {
-    if (!test::with_cuda()) return;
-    for (const Sizes& s : all_sizes) {
-      check_softmax<float>(s, 0, false);
-      check_softmax<double>(s, 1, false);
-    }
-    check_softmax<float>({5, 48, 1}, 1, false);
-    check_softmax<double>({2, 640, 1}, 0, false);
+TEST_CASE("softmax: rows and columns of every length equal the CPU's, with and without a mask") {
+  if (!test::with_cuda()) return;
+  for (const Sizes& s : all_sizes) {
+    check_softmax<float>(s, 0, false);
+    check_softmax<double>(s, 1, false);
   }
+  check_softmax<float>({5, 48, 1}, 1, false);
+  check_softmax<double>({2, 640, 1}, 0, false);
+}
 
-  TEST_CASE("softmax: rows of -inf, infinities and NaN") {
-    if (!test::with_cuda()) return;
-    for (const Sizes& s : {Sizes{100, 40, 1}, Sizes{8, 1100, 1}, Sizes{30, 20, 13}}) {
-      check_softmax<float>(s, 0, true);
-      check_softmax<double>(s, 0, true);
-    }
+TEST_CASE("softmax: rows of -inf, infinities and NaN") {
+  if (!test::with_cuda()) return;
+  for (const Sizes& s : {Sizes{100, 40, 1}, Sizes{8, 1100, 1}, Sizes{30, 20, 13}}) {
+    check_softmax<float>(s, 0, true);
+    check_softmax<double>(s, 0, true);
   }
+}
 
-  TEST_CASE("softmax: the same bits at any alignment") {
-    if (!test::with_cuda()) return;
-    for (std::int64_t n : {48, 2048}) {
-      const std::vector<float> x = random_values<float>(3 * n, 4);
-      std::vector<float> first;
-      for (std::int64_t shift : {0, 1, 2}) {
-        DeviceVector<float> y(x, shift);
-        cuda::softmax<float>(3, n, 1, y.read(), nullptr, y.data());
-        if (shift == 0) first = y.host();
-        CHECK(same_bits(y.host(), first));
-      }
+TEST_CASE("softmax: the same bits at any alignment") {
+  if (!test::with_cuda()) return;
+  for (std::int64_t n : {48, 2048}) {
+    const std::vector<float> x = random_values<float>(3 * n, 4);
+    std::vector<float> first;
+    for (std::int64_t shift : {0, 1, 2}) {
+      DeviceVector<float> y(x, shift);
+      cuda::softmax<float>(3, n, 1, y.read(), nullptr, y.data());
+      if (shift == 0) first = y.host();
+      CHECK(same_bits(y.host(), first));
     }
   }
+}
 
-  TEST_CASE("softmax: a long row of one sign is exact to 1e-6") {
-    if (!test::with_cuda()) return;
-    const std::int64_t n = 3'000'000;  // alike, so that roundings add up: each is 1 / n
-    DeviceVector<float> y(std::vector<float>(n, 0.5f));
-    cuda::softmax<float>(1, n, 1, y.read(), nullptr, y.data());
-    CHECK(std::abs(y.host()[n / 2] * double(n) - 1) <= 1e-6);
-  }
+TEST_CASE("softmax: a long row of one sign is exact to 1e-6") {
+  if (!test::with_cuda()) return;
+  const std::int64_t n = 3'000'000;  // alike, so that roundings add up: each is 1 / n
+  DeviceVector<float> y(std::vector<float>(n, 0.5f));
+  cuda::softmax<float>(1, n, 1, y.read(), nullptr, y.data());
+  CHECK(std::abs(y.host()[n / 2] * double(n) - 1) <= 1e-6);
+}
 
-  TEST_CASE("softmax: nothing to do") {
-    if (!test::with_cuda()) return;
-    cuda::softmax<float>(0, 4, 1, nullptr, nullptr, nullptr);
-    cuda::softmax<float>(4, 0, 1, nullptr, nullptr, nullptr);
-    cuda::softmax<float>(4, 0, 3, nullptr, nullptr, nullptr);
-    cuda::softmax<float>(4, 3, 0, nullptr, nullptr, nullptr);
-    CHECK(DeviceVector<float>(1).host()[0] == 77);
-  }
+TEST_CASE("softmax: nothing to do") {
+  if (!test::with_cuda()) return;
+  cuda::softmax<float>(0, 4, 1, nullptr, nullptr, nullptr);
+  cuda::softmax<float>(4, 0, 1, nullptr, nullptr, nullptr);
+  cuda::softmax<float>(4, 0, 3, nullptr, nullptr, nullptr);
+  cuda::softmax<float>(4, 3, 0, nullptr, nullptr, nullptr);
+  CHECK(DeviceVector<float>(1).host()[0] == 77);
 }
 
 }  // namespace lipgrad

@@ -4,21 +4,9 @@
 #include <random>
 
 #include "cuda/kernel_test.h"
+#include "cuda/spmm_paths.h"
 
 // Of cuda/spmm_paths.h, which is private to the device's side.
-namespace lipgrad::cuda {
-template <class T>
-void spmm_rows(std::int64_t rows, std::int64_t nnz, std::int64_t features,
-               const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
-               const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy);
-template <class T>
-void spmm_cusparse(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
-                   const std::int64_t* offsets, const std::int32_t* columns, const T* values,
-                   const T* x, std::int64_t ldx, T* y, std::int64_t ldy);
-bool fits_cusparse(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
-                   const std::int64_t* order, const void* values, std::int64_t ldx,
-                   std::int64_t ldy);
-}  // namespace lipgrad::cuda
 
 namespace lipgrad {
 namespace {
@@ -105,47 +93,45 @@ void check(const Pattern& a, std::int64_t features, std::int64_t pad, std::int64
 
 }  // namespace
 
-TEST_SUITE("cuda") {
-  TEST_CASE("spmm: both ways, against the CPU") {
-    if (!test::with_cuda()) return;
-    // Rows without entries, of the length of a piece and of one more, hubs that start and end
-    // where pieces do, and two hubs in one piece.
-    const std::vector<Pattern> patterns{
-        Pattern(5, {}),
-        Pattern(7, {0, 0, 0}),
-        Pattern(40, {3, 0, 1, 7, 40, 2, 0, 0, 31, 33, 64, 1}),
-        Pattern(300, {256, 257, 0, 255, 1, 5000, 300, 0, 0, 3}),
-        Pattern(900, {0, 512, 0, 768, 300, 20, 300}),
-        Pattern(600, std::vector<int>(70, 5)),
-    };
-    for (const Pattern& a : patterns) {
-      for (const std::int64_t features : {0, 1, 3, 7, 32, 64, 100, 129, 260}) {
-        if (a.nnz() > 2000 && features > 64 && features != 129) continue;
-        check<float>(a, features, 0, 0);
-        check<double>(a, features, 3, 0);
-        if (features % 4 == 0) check<float>(a, features, 4, 0);
-        check<float>(a, features, 1, 1);
-      }
+TEST_CASE("spmm: both ways, against the CPU") {
+  if (!test::with_cuda()) return;
+  // Rows without entries, of the length of a piece and of one more, hubs that start and end
+  // where pieces do, and two hubs in one piece.
+  const std::vector<Pattern> patterns{
+      Pattern(5, {}),
+      Pattern(7, {0, 0, 0}),
+      Pattern(40, {3, 0, 1, 7, 40, 2, 0, 0, 31, 33, 64, 1}),
+      Pattern(300, {256, 257, 0, 255, 1, 5000, 300, 0, 0, 3}),
+      Pattern(900, {0, 512, 0, 768, 300, 20, 300}),
+      Pattern(600, std::vector<int>(70, 5)),
+  };
+  for (const Pattern& a : patterns) {
+    for (const std::int64_t features : {0, 1, 3, 7, 32, 64, 100, 129, 260}) {
+      if (a.nnz() > 2000 && features > 64 && features != 129) continue;
+      check<float>(a, features, 0, 0);
+      check<double>(a, features, 3, 0);
+      if (features % 4 == 0) check<float>(a, features, 4, 0);
+      check<float>(a, features, 1, 1);
     }
   }
+}
 
-  TEST_CASE("spmm: cuSPARSE takes what fits it") {
-    const double value = 1;
-    const std::int64_t order = 0, limit = std::int64_t{1} << 31;
-    const auto fits = [&](std::int64_t rows, std::int64_t nnz, std::int64_t features,
-                          const std::int64_t* in_order, const void* values) {
-      return cuda::fits_cusparse(rows, 1000, nnz, features, in_order, values, features, features);
-    };
-    CHECK(fits(100, 500, 64, nullptr, &value));
-    CHECK_FALSE(fits(100, 500, 64, &order, &value));
-    CHECK_FALSE(fits(100, 500, 64, nullptr, nullptr));
-    CHECK_FALSE(fits(100, 500, 8, nullptr, &value));
-    CHECK_FALSE(fits(100, 0, 64, nullptr, &value));
-    CHECK_FALSE(fits(limit, 500, 64, nullptr, &value));
-    CHECK_FALSE(fits(100000000, limit, 64, nullptr, &value));
-    CHECK_FALSE(fits(100, 500, limit, nullptr, &value));
-    CHECK_FALSE(fits(1, 1001, 64, nullptr, &value));  // more entries than places
-  }
+TEST_CASE("spmm: cuSPARSE takes what fits it") {
+  const double value = 1;
+  const std::int64_t order = 0, limit = std::int64_t{1} << 31;
+  const auto fits = [&](std::int64_t rows, std::int64_t nnz, std::int64_t features,
+                        const std::int64_t* in_order, const void* values) {
+    return cuda::fits_cusparse(rows, 1000, nnz, features, in_order, values, features, features);
+  };
+  CHECK(fits(100, 500, 64, nullptr, &value));
+  CHECK_FALSE(fits(100, 500, 64, &order, &value));
+  CHECK_FALSE(fits(100, 500, 64, nullptr, nullptr));
+  CHECK_FALSE(fits(100, 500, 8, nullptr, &value));
+  CHECK_FALSE(fits(100, 0, 64, nullptr, &value));
+  CHECK_FALSE(fits(limit, 500, 64, nullptr, &value));
+  CHECK_FALSE(fits(100000000, limit, 64, nullptr, &value));
+  CHECK_FALSE(fits(100, 500, limit, nullptr, &value));
+  CHECK_FALSE(fits(1, 1001, 64, nullptr, &value));  // more entries than places
 }
 
 }  // namespace lipgrad
