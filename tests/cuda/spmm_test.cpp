@@ -6,8 +6,6 @@
 #include "cuda/kernel_test.h"
 #include "cuda/spmm_paths.h"
 
-// Of cuda/spmm_paths.h, which is private to the device's side.
-
 namespace lipgrad {
 namespace {
 
