@@ -103,6 +103,9 @@ class Tape {
   // and the record as text, a line an op.
   std::int64_t num_ops() const;
   std::int64_t bytes_saved() const;
+  // The largest tensors on a device that are kept for backward, `most` of them, in words: "6000
+  // bytes f32 (30, 50) of log ...".
+  std::string largest_saved(Device device, int most) const;
   std::string dump() const;
 
   // The innermost tape of this thread, or null.

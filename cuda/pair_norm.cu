@@ -207,6 +207,7 @@ void pair_norm(std::int64_t rows, std::int64_t cols, double scale, double eps, c
 template <class T>
 void pair_norm_backward(std::int64_t rows, std::int64_t cols, double scale, const T* y,
                         const T* root, const T* gy, T* gx) {
+  if (rows == 0 || cols == 0) return;
   const Scratch<double> sums(2 * cols);
   column_pairs(rows, cols, WithProduct<T>{gy, y, cols}, sums.get());
   launch(total_kernel, 1, 256, 0, cols, sums.get() + cols);
