@@ -58,7 +58,7 @@ mkdir runs && touch data.json graph.npz "runs/a b.lip"
 for path in "" train "train gat" inspect doctor gradcheck rates completion; do
   read -ra command <<<"$path"
   "$lipgrad" "${command[@]}" --help >out
-  expected=$(grep -oE '^ +(-[a-z],)?--[a-z-]+' out | grep -oE -- '--[a-z-]+' | sort | paste -sd ' ')
+  expected=$(grep -oE '^ +(-[a-z],)?--[a-z0-9-]+' out | grep -oE -- '--[a-z0-9-]+' | sort | paste -sd ' ')
   [[ $path == "" ]] || expected=$(printf '%s\n' $expected --threads | sort | paste -sd ' ')
   offers "$expected" "${command[@]}" --
 done
