@@ -219,7 +219,7 @@ void give_block(void* memory, std::int64_t block) noexcept {
 namespace {
 
 // Storage of CUDA devices: its header is a small block of the CPU's.
-Storage* allocate_cuda_storage(Device device, std::int64_t bytes) {
+[[maybe_unused]] Storage* allocate_cuda_storage(Device device, std::int64_t bytes) {
   const std::int64_t block = block_size(0);
   void* header = take_block(block);
   if (!header) throw std::bad_alloc();
