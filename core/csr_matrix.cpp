@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/device_copies.h>
 
 namespace lipgrad {
 
@@ -16,8 +17,7 @@ struct CsrPattern::Data {
   Tensor order;
   // On another device than the CPU: where it was copied from, and of that the copies.
   std::shared_ptr<Data> host;
-  std::mutex mutex;
-  std::vector<std::weak_ptr<Data>> copies;
+  DeviceCopies<Data> copies;
 };
 
 CsrPattern::CsrPattern(std::int64_t rows, std::int64_t cols, Tensor offsets, Tensor columns) {
@@ -115,20 +115,15 @@ CsrPattern CsrPattern::to(Device device) const {
     result.data_ = host;
     return result;
   }
-  const std::lock_guard lock(host->mutex);
-  std::erase_if(host->copies, [](const auto& copy) { return copy.expired(); });
-  for (const std::weak_ptr<Data>& copy : host->copies)
-    if (auto data = copy.lock(); data && data->offsets.device() == device) {
-      result.data_ = std::move(data);
-      return result;
-    }
-  result.data_ = std::make_shared<Data>();
-  result.data_->rows = host->rows;
-  result.data_->cols = host->cols;
-  result.data_->offsets = host->offsets.to(device);
-  result.data_->columns = host->columns.to(device);
-  result.data_->host = host;
-  host->copies.push_back(result.data_);
+  result.data_ = host->copies.get(device, [&] {
+    auto copy = std::make_shared<Data>();
+    copy->rows = host->rows;
+    copy->cols = host->cols;
+    copy->offsets = host->offsets.to(device);
+    copy->columns = host->columns.to(device);
+    copy->host = host;
+    return copy;
+  });
   return result;
 }
 

@@ -41,10 +41,10 @@ struct GradcheckResult {
 // Compares the gradients that the tape computes for f with central differences, in f64 with steps
 // of cbrt(eps) max(1, |x|), under a random normal cotangent. `inputs` are its f64 inputs; tensors
 // of other dtypes are handed through. Inputs and parameters may be on a CUDA device: f runs there.
-// If a module is given, its parameters (f64) are checked too. f
-// must be a function: the same output for the same input. Where the error is too large but the
-// slopes to the left and right differ, the point is taken for a kink: the element is moved, the
-// comparison starts again and the kink is counted.
+// If a module is given, its parameters (f64) are checked too. f must be a function: the same output
+// for the same input. Where the error is too large but the slopes to the left and right differ, the
+// point is taken for a kink: the element is moved, the comparison starts again and the kink is
+// counted.
 GradcheckResult gradcheck(const std::function<std::vector<Tensor>(Inputs)>& f,
                           const std::vector<Tensor>& inputs, Module* module = nullptr,
                           const GradcheckOptions& options = {});

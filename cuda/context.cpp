@@ -16,7 +16,8 @@ namespace {
 
 constexpr int max_devices = 64;
 
-thread_local int current = -1;
+// Of the device that is current here: looked up at every launch, hence without a lock.
+thread_local Context* current = nullptr;
 
 std::array<Context*, max_devices>& contexts() {
   static auto& all = *new std::array<Context*, max_devices>{};
@@ -27,12 +28,6 @@ std::mutex& contexts_mutex() {
   return mutex;
 }
 
-void set_current(int index) {
-  if (current == index) return;
-  check(cudaSetDevice(index), "cudaSetDevice");
-  current = index;
-}
-
 Context* make_context(int index) {
   const CudaStatus status = cuda_status();
   LIPGRAD_CHECK(status.problem.empty(), "device: cuda:{} asked for, but {}", index, status.problem);
@@ -41,7 +36,7 @@ Context* make_context(int index) {
       "device: cuda:{} asked for, but this machine has {} CUDA device{} (cuda:0{})", index,
       status.devices.size(), status.devices.size() == 1 ? "" : "s",
       status.devices.size() == 1 ? "" : " to cuda:" + std::to_string(status.devices.size() - 1));
-  set_current(index);
+  check(cudaSetDevice(index), "cudaSetDevice");
   auto made = std::make_unique<Context>();
   made->index = index;
   made->multiprocessors = status.devices[index].multiprocessors;
@@ -77,16 +72,19 @@ void throw_error(cudaError_t error, const char* what) {
 }
 
 Context& context(int index) {
+  if (current && current->index == index) return *current;
+  current = nullptr;  // unknown, should what follows fail
   Context*& slot = contexts()[index >= 0 && index < max_devices ? index : 0];
   {
     const std::lock_guard lock(contexts_mutex());
     if (!slot || slot->index != index) slot = make_context(index);
   }
-  set_current(index);
-  return *slot;
+  check(cudaSetDevice(index), "cudaSetDevice");
+  current = slot;
+  return *current;
 }
 
-Context& context() { return context(current < 0 ? 0 : current); }
+Context& context() { return current ? *current : context(0); }
 
 void use_device(int index) { context(index); }
 

@@ -38,7 +38,7 @@ class CudaRuntime final : public Runtime {
       use_device(index_);
       download(target, source, bytes);
     } else {
-      // Between devices the two streams wait for each other.
+      // Between devices the host waits for both: their streams know nothing of each other.
       Context& origin = context(from.device().index);
       if (to.device().index != from.device().index) cuda::synchronize(origin);
       Context& goal = context(to.device().index);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/device_copies.h>
 #include <lipgrad/core/threads.h>
 
 namespace lipgrad {
@@ -20,8 +21,7 @@ struct Graph::Data {
   std::shared_ptr<const Graph> with_loops;  // none when the graph itself is the answer
   // On another device than the CPU: where it was copied from, and of that the copies.
   std::shared_ptr<Data> host;
-  std::mutex mutex;
-  std::vector<std::weak_ptr<Data>> copies;
+  DeviceCopies<Data> copies;
 };
 
 namespace {
@@ -316,20 +316,15 @@ Graph Graph::to(Device device) const {
     result.data_ = host;
     return result;
   }
-  const std::lock_guard lock(host->mutex);
-  std::erase_if(host->copies, [](const auto& copy) { return copy.expired(); });
-  for (const std::weak_ptr<Data>& copy : host->copies)
-    if (auto data = copy.lock(); data && data->order.device() == device) {
-      result.data_ = std::move(data);
-      return result;
-    }
-  result.data_ = std::make_shared<Data>();
-  result.data_->pattern = host->pattern.to(device);
-  result.data_->order = host->order.to(device);
-  result.data_->list_size = host->list_size;
-  result.data_->graph_offsets = host->graph_offsets.to(device);
-  result.data_->host = host;
-  host->copies.push_back(result.data_);
+  result.data_ = host->copies.get(device, [&] {
+    auto copy = std::make_shared<Data>();
+    copy->pattern = host->pattern.to(device);
+    copy->order = host->order.to(device);
+    copy->list_size = host->list_size;
+    copy->graph_offsets = host->graph_offsets.to(device);
+    copy->host = host;
+    return copy;
+  });
   return result;
 }
 
