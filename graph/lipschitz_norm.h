@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <lipgrad/core/tensor.h>
+#include <lipgrad/graph/graph.h>
+
+namespace lipgrad {
+
+// LipschitzNorm (Dasoulas, Scaman, Virmaux: Lipschitz normalization for self-attention layers with
+// application to graph neural networks, ICML 2021): attention scores are divided, before the
+// softmax, by norms of what they are computed from, so that their size does not depend on that of
+// the features, and the layer has a finite Lipschitz constant.
+
+// Kinds of scores, and what each is divided by, for the edges j -> i:
+enum class ScoreKind : std::uint8_t {
+  // <a_dst, z_i> + <a_src, z_j>, by |a| sqrt(|z_i|^2 + max_k |z_k|^2), a = [a_src | a_dst]
+  gat,
+  // <q_i, k_j>, by max(u v, u w, v w): u of the queries, v = max |k_j|, w = max |v_j|
+  dot_uvw,
+  // <q_i, k_j> for queries that are parameters, by u v
+  linear_uv,
+  // <a, LeakyReLU(l_i + r_j)>, by |a| (|l_i| + max_k |r_k|). Not in the paper: an extension
+  gatv2,
+  // scores s_ij of any kind with a Lipschitz constant L, by max(sqrt(sum_i max_j s_ij^2),
+  // L max_j |x_j|)
+  generic,
+};
+
+// Where a maximum over keys, values or sources is taken.
+enum class NormScope : std::uint8_t {
+  neighbourhood,  // over the sources of the edges into the node
+  global,         // over all nodes of the graph
+};
+
+// u, the norm of the queries of dot_uvw and linear_uv.
+enum class QueryNorm : std::uint8_t {
+  global,         // sqrt(sum_i |q_i|^2)
+  per_node,       // |q_i|
+  edge_expanded,  // sqrt(sum_i deg(i) |q_i|^2), deg the number of edges into i
+};
+
+struct LipschitzNorm {
+  // Unset: neighbourhood for gat and gatv2, global for the others, as in the paper.
+  std::optional<NormScope> scope = {};
+  QueryNorm query_norm = QueryNorm::global;
+  // One |a| (gat, gatv2), or one u (dot_uvw, linear_uv), over all heads together.
+  bool joint = false;
+  // gat: |z_j|, of the edge's own source, in place of |z_i|: what the published code computes.
+  bool edge_source = false;
+  // Another factor of the denominator. Unset: 4 for gat, 1 for the others.
+  std::optional<double> kappa = {};
+  // Whether the scores of dot products keep their 1 / sqrt(D).
+  bool pre_scale = false;
+  double alpha = 1;    // factor of the normalised scores
+  double eps = 1e-12;  // added to the denominator
+  // Gradients take the denominators for constants.
+  bool detach = false;
+  // The layer's output is multiplied by target / (certificate() times the norm of the projections),
+  // so that its Lipschitz constant is at most this. Needs a certificate.
+  std::optional<double> target_lipschitz = {};
+
+  // What the authors' code of January 2022 computes, without its fault of indexing in several
+  // heads: gat with the source's norm and one |a| over all heads; dot products with the
+  // edge-expanded u, v and w of neighbourhoods, and 1 / sqrt(D) kept.
+  static LipschitzNorm reference_code_2022(ScoreKind kind);
+};
+
+}  // namespace lipgrad
