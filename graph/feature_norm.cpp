@@ -26,7 +26,7 @@ FeatureNorm::FeatureNorm(Module& parent, std::string name, std::int64_t features
   }
 }
 
-Tensor FeatureNorm::forward(const Tensor& x) const {
+Tensor FeatureNorm::forward(const Tensor& x, Mode, const Tensor&) const {
   const ModuleScope scope(path());
   const auto pair = [&](PairNormKind kind) {
     return pair_norm(x, {.kind = kind, .scale = options_.scale});

@@ -5,6 +5,7 @@
 #include <string>
 
 #include <lipgrad/core/module.h>
+#include <lipgrad/core/random.h>
 #include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/ops/layers.h>
 
@@ -36,7 +37,9 @@ class FeatureNorm : public Module {
   FeatureNorm(Module& parent, std::string name, std::int64_t features,
               const FeatureNormOptions& options);
 
-  Tensor forward(const Tensor& x) const;
+  // The mode decides which statistics a norm uses that keeps some (BatchNorm). `entering` (N, any)
+  // is what entered the layer whose result x is, for norms that scale by it (MessageNorm).
+  Tensor forward(const Tensor& x, Mode mode, const Tensor& entering = {}) const;
 
   const FeatureNormOptions& options() const { return options_; }
 

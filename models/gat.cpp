@@ -109,7 +109,7 @@ Tensor Gat::forward(const Graph& graph, const Features& x, Mode mode) const {
     if (o.residual != Residual::none && joins(layer))
       f = o.residual == Residual::plain ? add(features.dense(), f)
                                         : residual[weighted++].forward(features.dense(), f);
-    features = ends || norm.size() == 0 ? f : norm[layer].forward(f);
+    features = ends || norm.size() == 0 ? f : norm[layer].forward(f, mode);
   }
   return output->forward(dropout(features.dense(), o.output_dropout, mode));
 }
