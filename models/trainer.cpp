@@ -35,13 +35,14 @@ double value_of(const std::vector<Metric>& metrics, const std::string& name) {
   return *value;
 }
 
-bool is_better(Selection select, const std::vector<Metric>& now, const std::vector<Metric>& best) {
+bool is_better(Selection select, const std::string& score, const std::vector<Metric>& now,
+               const std::vector<Metric>& best) {
   if (best.empty() || select == Selection::last) return true;
   const double loss = value_of(now, "valid_loss"), best_loss = value_of(best, "valid_loss");
   if (select == Selection::loss) return loss < best_loss;
-  const double accuracy = value_of(now, "valid_accuracy"),
-               best_accuracy = value_of(best, "valid_accuracy");
-  return accuracy > best_accuracy || (accuracy == best_accuracy && loss < best_loss);
+  const std::string name = "valid_" + score;
+  const double value = value_of(now, name), best_value = value_of(best, name);
+  return value > best_value || (value == best_value && loss < best_loss);
 }
 
 // The device of the model's first parameter.
@@ -174,7 +175,7 @@ class Trainer {
       step_schedule(schedule_, evaluate ? &result_.last : nullptr);
       pending.lr = optimizer_.lr();
       pending_.push_back(std::move(pending));
-      if (evaluate && is_better(options_.select, result_.last, result_.best)) {
+      if (evaluate && is_better(options_.select, task_.score, result_.last, result_.best)) {
         result_.best = result_.last;
         result_.best_epoch = result_.epochs;
         if (options_.select != Selection::last) best_weights_.emplace(task_.model);

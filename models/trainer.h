@@ -34,19 +34,21 @@ struct Task {
   std::function<Tensor(Mode)> loss;
   // Measures the model in evaluation mode, after an epoch; always the same names.
   std::function<std::vector<Measurement>()> evaluate;
+  // What the task is judged by: "valid_<score>" is among its metrics, and larger is better.
+  std::string score = "accuracy";
 };
 
 // Which epoch's weights count.
 enum class Selection {
-  accuracy,  // the largest "valid_accuracy"; of equal ones the smallest "valid_loss", then the
-             // first
-  loss,      // the smallest "valid_loss", the first one of equal ones
-  last,      // the last epoch
+  score,  // the largest "valid_<score>" (see Task::score); of equal ones the smallest "valid_loss",
+          // then the first
+  loss,   // the smallest "valid_loss", the first one of equal ones
+  last,   // the last epoch
 };
 
 struct TrainOptions {
   std::int64_t epochs = 200;
-  Selection select = Selection::accuracy;
+  Selection select = Selection::score;
   // Stop when so many epochs brought nothing better; 0: never.
   std::int64_t patience = 0;
   // Directory for last.lip (everything needed to go on), best.lip (the weights of the best epoch),

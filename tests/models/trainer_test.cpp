@@ -254,6 +254,28 @@ TEST_CASE("selection by loss and by the last epoch, and patience") {
   CHECK(twice.train(stops).epochs == early.epochs);
 }
 
+TEST_CASE("a task names the score that the best epoch has most of") {
+  Run run;
+  Task task = node_classification(run.model, data());
+  int epoch = 0;
+  task.score = "skill";
+  task.evaluate = [&] {
+    ++epoch;
+    const double skill = epoch == 3 || epoch == 5 ? 2 : 1;
+    return std::vector<Measurement>{{"valid_skill", full({}, skill, f64)},
+                                    {"valid_accuracy", full({}, epoch, f64)},
+                                    {"valid_loss", full({}, 9 - epoch, f64)}};
+  };
+  CHECK(
+      train(task, *run.optimizer, nullptr, run.rng, {.epochs = 7, .progress = false}).best_epoch ==
+      5);
+  Run other;
+  task.score = "wisdom";
+  CHECK_THROWS_WITH_AS(
+      train(task, *other.optimizer, nullptr, other.rng, {.epochs = 7, .progress = false}),
+      "train: the task measures no 'valid_wisdom'", Error);
+}
+
 TEST_CASE("what cannot be continued is refused, and nothing is touched") {
   test::TemporaryDirectory directory;
   {

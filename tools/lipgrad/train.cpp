@@ -46,9 +46,7 @@ void on_signal(int signal) {
 }
 
 Selection selection(const std::string& name) {
-  return name == "accuracy" ? Selection::accuracy
-         : name == "loss"   ? Selection::loss
-                            : Selection::last;
+  return name == "accuracy" ? Selection::score : name == "loss" ? Selection::loss : Selection::last;
 }
 
 // Everything that decides what a run comes to. How long it is decides only with a cosine.
