@@ -212,6 +212,32 @@ Graph Graph::build(std::int64_t num_nodes, std::span<const std::int32_t> source,
                from_values<std::int64_t>({2}, {0, num_nodes}));
 }
 
+Graph Graph::from_sorted(CsrPattern pattern, Tensor edge_order, std::int64_t list_size) {
+  LIPGRAD_CHECK(pattern.defined() && pattern.rows() == pattern.cols() && pattern.device().is_cpu(),
+                "graph: expects a square pattern on the CPU, got {} x {}", pattern.rows(),
+                pattern.cols());
+  LIPGRAD_CHECK(edge_order.defined() && edge_order.dtype() == i64 &&
+                    edge_order.shape() == Shape{pattern.nnz()} && edge_order.device().is_cpu(),
+                "graph: the order of {} edges must be i64 of shape ({}) on the CPU, got {}",
+                pattern.nnz(), pattern.nnz(), edge_order.str());
+  const std::int64_t* offset = pattern.offsets().data<std::int64_t>();
+  const std::int32_t* source = pattern.columns().data<std::int32_t>();
+  const std::int64_t* place = edge_order.data<std::int64_t>();
+  parallel_for(pattern.rows(), 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      for (std::int64_t k = offset[i]; k < offset[i + 1]; ++k) {
+        LIPGRAD_CHECK(k == offset[i] || source[k - 1] <= source[k],
+                      "graph: the sources of the edges into node {} descend from {} to {}", i,
+                      source[k - 1], source[k]);
+        LIPGRAD_CHECK(place[k] >= -1 && place[k] < list_size,
+                      "graph: edge {} has the place {} in a list of {}", k, place[k], list_size);
+      }
+  });
+  const std::int64_t nodes = pattern.rows();
+  return Graph(std::move(pattern), edge_order.detach(), list_size,
+               from_values<std::int64_t>({2}, {0, nodes}));
+}
+
 const CsrPattern& Graph::pattern() const { return data_->pattern; }
 const Tensor& Graph::edge_order() const { return data_->order; }
 

@@ -45,6 +45,11 @@ class Graph {
   // The same from pairs (source, destination): i32 or i64 of shape (E, 2).
   Graph(std::int64_t num_nodes, const Tensor& edges, const GraphOptions& options = {});
 
+  // From rows that are sorted already: row i of the square pattern holds the sources of the edges
+  // into node i, ascending. edge_order: (E, i64), see edge_order() below, each below list_size.
+  // For subgraphs and files; Error names the first row or edge that breaks this.
+  static Graph from_sorted(CsrPattern pattern, Tensor edge_order, std::int64_t list_size);
+
   std::int64_t num_nodes() const { return pattern().rows(); }
   std::int64_t num_edges() const { return pattern().nnz(); }
 

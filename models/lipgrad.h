@@ -35,6 +35,8 @@
 #include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/graph/node_data.h>
 #include <lipgrad/graph/pair_norm.h>
+#include <lipgrad/graph/partition.h>
+#include <lipgrad/graph/subgraph.h>
 #include <lipgrad/models/gat.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/models/trainer.h>

@@ -21,5 +21,8 @@ endif()
 if(lipgrad_type STREQUAL "STATIC_LIBRARY")
   set(CPACK_DEBIAN_PACKAGE_DEPENDS
     "libopenblas-dev, libhwy-dev, libfmt-dev, zlib1g-dev, libprotobuf-dev, pkg-config")
+  if(LIPGRAD_WITH_METIS)
+    string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", libmetis-dev")
+  endif()
 endif()
 include(CPack)

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <lipgrad/graph/node_data.h>
+
+namespace lipgrad {
+
+// The part of a graph that some of its nodes span: node i of it is nodes[i] of the original, and it
+// has every edge between two of them. edge_order() says which: edge k is edge edge_order()[k] of
+// the original, so that gather(x, edge_order()) brings whatever belongs to the original's edges
+// along. nodes: i32 or i64 of rank 1, distinct ids in any order. Takes time in proportion to the
+// edges into these nodes, and four bytes for each node of the original. The result is on the
+// graph's device. Error for ids out of range or repeated, and for a batch of several graphs.
+Graph induced_subgraph(const Graph& graph, const Tensor& nodes);
+
+// Rows of features in the order of nodes (see gather), sparse ones as a sparse matrix. No gradient.
+Features select_rows(const Features& features, const Tensor& nodes);
+
+// The same part of a data set: the graph, and features, labels and the split of these nodes. Split
+// ids ascend. A self-loop stays one; nothing else of the original is kept alive. The result is on
+// the device of the data.
+NodeData induced_data(const NodeData& data, const Tensor& nodes);
+
+}  // namespace lipgrad
