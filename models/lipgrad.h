@@ -33,6 +33,7 @@
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/graph.h>
 #include <lipgrad/graph/graph_layer_norm.h>
+#include <lipgrad/graph/message_passing.h>
 #include <lipgrad/graph/node_data.h>
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/graph/partition.h>
