@@ -106,6 +106,8 @@ for run in 0 1 2; do
   [[ -n $tested && $tested == "$evaluated" ]] && ok "eval: what training measured, run $run" ||
     failed "eval: what training measured, run $run" "'$tested' and '$evaluated'"
 done
+works "train: evaluated now and then" "${tiny[@]}" --evaluate-every 3 --out sparse
+works "eval: of a run evaluated now and then" eval sparse/best.lip
 refused "eval: no checkpoint named" 2 "checkpoint" eval
 refused "eval: no such file" 1 "nosuch\.lip" eval nosuch.lip
 refused "eval: a checkpoint of something else" 1 "v1\.lip.*model" eval "$golden/checkpoint/v1.lip"

@@ -10,8 +10,8 @@
 #include <lipgrad/models/node_classification.h>
 
 #include "lipgrad/commands.h"
-#include "lipgrad/gat_settings.h"
 #include "lipgrad/results.h"
+#include "lipgrad/training.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -20,23 +20,21 @@ struct Options {
   std::string checkpoint, data, json, device = "cpu";
 };
 
-// The settings that the checkpoint was trained with.
-GatSettings settings_of(const std::string& path) {
+// The configuration that the checkpoint was trained with.
+Configuration configuration_of(const std::string& path) {
   const auto config =
       nlohmann::json::parse(read_checkpoint_info(path).config, nullptr, /*exceptions=*/false);
   if (!config.is_object() || config.value("model", nlohmann::json()) != "gat")
     throw Error(path + ": not a checkpoint of `lipgrad train`: it does not say which model it is");
-  GatSettings settings;
+  Configuration configuration;
   CLI::App command("", "gat");
-  add_gat_settings(command, settings);
-  Settings given = from_json(config, path);
-  std::erase_if(given, [](const auto& setting) { return setting.first == "model"; });
-  fill(command, given, path);
-  return settings;
+  add_configuration(command, configuration);
+  fill_from_checkpoint(command, config, path);
+  return configuration;
 }
 
 int run(const Options& o) {
-  GatSettings settings = settings_of(o.checkpoint);
+  GatSettings settings = configuration_of(o.checkpoint).settings;
   if (!o.data.empty()) settings.data = o.data;
   if (!o.json.empty()) check_writable(o.json);
   const Device device = parse_device(o.device);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 
 #include <fmt/format.h>
@@ -30,6 +31,13 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t half = values.size() / 2;
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+std::pair<double, double> mean_and_std(const std::vector<double>& values) {
+  double mean = 0, square = 0;
+  for (double v : values) mean += v / static_cast<double>(values.size());
+  for (double v : values) square += (v - mean) * (v - mean);
+  return {mean, values.size() > 1 ? std::sqrt(square / static_cast<double>(values.size() - 1)) : 0};
 }
 
 }  // namespace lipgrad::cli

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -18,5 +19,8 @@ std::string bytes_text(std::int64_t bytes);
 
 // The middle value, or the mean of the two in the middle; 0 of none.
 double median(std::vector<double> values);
+
+// Mean and sample standard deviation, which is 0 of fewer than two values; the mean of none is 0.
+std::pair<double, double> mean_and_std(const std::vector<double>& values);
 
 }  // namespace lipgrad::cli
