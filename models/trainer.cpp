@@ -4,24 +4,19 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include <lipgrad/core/check.h>
-#include <lipgrad/core/checkpoint.h>
 #include <lipgrad/core/cuda_graph.h>
 #include <lipgrad/core/events.h>
 #include <lipgrad/core/log.h>
 #include <lipgrad/core/tape.h>
+#include <lipgrad/models/training_state.h>
 #include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/schedules.h>
 
 namespace lipgrad {
 namespace {
-
-using Json = nlohmann::json;
-namespace fs = std::filesystem;
 
 std::optional<double> find(const std::vector<Metric>& metrics, const std::string& name) {
   for (const Metric& metric : metrics)
@@ -51,61 +46,6 @@ Device device_of(const Module& model) {
   return parameters.empty() ? cpu_device : parameters[0]->value().device();
 }
 
-// The parameters and buffers of a module, copied.
-class Snapshot {
- public:
-  explicit Snapshot(const Module& module) {
-    for (const auto& [path, parameter] : module.named_parameters())
-      parameters_.push_back(parameter->value().clone());
-    for (const auto& [path, buffer] : module.named_buffers())
-      buffers_.push_back(buffer->value().clone());
-  }
-  void restore(Module& module) const {
-    std::size_t i = 0, j = 0;
-    for (auto& [path, parameter] : module.named_parameters())
-      parameter->set_value(parameters_[i++]);
-    for (auto& [path, buffer] : module.named_buffers()) buffer->set_value(buffers_[j++]);
-  }
-
- private:
-  std::vector<Tensor> parameters_, buffers_;
-};
-
-// Metrics in a checkpoint: JSON writes doubles so that they read back to the same bits, but knows
-// neither NaN nor infinities.
-std::string to_text(const std::vector<Metric>& metrics) {
-  Json json = Json::array();
-  for (const Metric& metric : metrics)
-    json.push_back({metric.name, fmt::format("{:a}", metric.value)});
-  return json.dump();
-}
-
-std::vector<Metric> from_text(const std::string& text) {
-  std::vector<Metric> metrics;
-  for (const Json& entry : Json::parse(text))
-    metrics.push_back({entry.at(0).get<std::string>(),
-                       std::strtod(entry.at(1).get<std::string>().c_str(), nullptr)});
-  return metrics;
-}
-
-std::string differences(const std::string& saved, const std::string& ours) {
-  const Json a = Json::parse(saved, nullptr, false), b = Json::parse(ours, nullptr, false);
-  std::string text;
-  const auto add = [&](const std::string& key, const Json& was, const Json& is) {
-    // Of what a damaged file may hold only plain values are written out: nothing recurses.
-    const auto plain = [](const Json& x) {
-      return x.is_structured() ? "{...}" : x.dump(-1, ' ', false, Json::error_handler_t::replace);
-    };
-    text += fmt::format("{}{} was {}, is {}", text.empty() ? "" : "; ", key, plain(was), plain(is));
-  };
-  if (!a.is_object() || !b.is_object()) return "they cannot be compared";
-  for (const auto& [key, value] : a.items())
-    if (b.value(key, Json()) != value) add(key, value, b.value(key, Json()));
-  for (const auto& [key, value] : b.items())
-    if (!a.contains(key)) add(key, Json(), value);
-  return text;
-}
-
 // metrics: null in epochs without an evaluation.
 void step_schedule(Schedule* schedule, const std::vector<Metric>* metrics) {
   if (auto* rate = dynamic_cast<LrSchedule*>(schedule)) rate->step();
@@ -124,33 +64,18 @@ class Trainer {
   Trainer(const Task& task, Optimizer& optimizer, Schedule* schedule, Generator& rng,
           const TrainOptions& options)
       : task_(task), optimizer_(optimizer), schedule_(schedule), rng_(rng), options_(options) {
-    LIPGRAD_CHECK(options.epochs >= 0, "train: the number of epochs must be >= 0, got {}",
-                  options.epochs);
-    LIPGRAD_CHECK(options.evaluate_every >= 1, "train: evaluate_every must be >= 1, got {}",
-                  options.evaluate_every);
+    check(options, task);
     if (options.cuda_graph) graph_.emplace(device_of(task.model));
-    LIPGRAD_CHECK(options.checkpoint_every >= 1, "train: checkpoint_every must be >= 1, got {}",
-                  options.checkpoint_every);
-    LIPGRAD_CHECK(options.log_gradients_every >= 0,
-                  "train: log_gradients_every must be >= 0, got {}", options.log_gradients_every);
-    if (options.out.empty()) {
-      LIPGRAD_CHECK(!options.resume, "train: resume needs an output directory");
-      return;
-    }
-    std::error_code error;
-    fs::create_directories(options.out, error);
-    LIPGRAD_CHECK(fs::is_directory(options.out), "{}: cannot be created as a directory: {}",
-                  options.out, error ? error.message() : "a file is in the way");
-    last_path_ = (fs::path(options.out) / "last.lip").string();
-    best_path_ = (fs::path(options.out) / "best.lip").string();
-    const std::string log_path = (fs::path(options.out) / "metrics.jsonl").string();
-    if (fs::exists(last_path_)) {
+    if (options.out.empty()) return;
+    files_.emplace(options.out);
+    if (files_->has_run()) {
       LIPGRAD_CHECK(
           options.resume,
           "{}: there is a run here already; continue it with --resume or choose another directory",
           options.out);
-      load();
+      files_->load(task, options, optimizer, schedule, rng, state_);
     }
+    const std::string log_path = (std::filesystem::path(options.out) / "metrics.jsonl").string();
     log_.emplace(result_.epochs > 0 ? JsonlWriter::resume(log_path, result_.epochs)
                                     : JsonlWriter(log_path));
     if (finished()) return;
@@ -159,16 +84,16 @@ class Trainer {
   }
 
   TrainResult run() {
-    std::optional<Progress> progress;
     if (options_.progress)
-      progress.emplace(
-          Progress::Options{.total = options_.epochs, .start = result_.epochs, .unit = "epoch"});
+      progress_.emplace(Progress::Options{.total = options_.epochs * task_.steps,
+                                          .start = result_.epochs * task_.steps + epoch_.step,
+                                          .unit = task_.steps > 1 ? "step" : "epoch"});
     std::vector<double> seconds;
-    std::int64_t since_checkpoint = 0;
     while (!finished() && !result_.interrupted) {
-      const auto began = std::chrono::steady_clock::now();
-      Pending pending = step();
-      pending.epoch = ++result_.epochs;
+      const bool whole = epoch_.step == 0;
+      const auto began = Clock::now();
+      Pending pending = run_epoch();
+      if (epoch_.step > 0) break;  // interrupted
       const bool evaluate =
           result_.epochs % options_.evaluate_every == 0 || result_.epochs >= options_.epochs;
       if (evaluate) result_.last = read(task_.evaluate());
@@ -178,53 +103,118 @@ class Trainer {
       if (evaluate && is_better(options_.select, task_.score, result_.last, result_.best)) {
         result_.best = result_.last;
         result_.best_epoch = result_.epochs;
-        if (options_.select != Selection::last) best_weights_.emplace(task_.model);
-        best_saved_ = false;
+        if (options_.select != Selection::last) state_.best_weights.emplace(task_.model);
+        state_.best_saved = false;
       }
-      seconds.push_back(
-          std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
-      if (evaluate) report(true, progress);
-      result_.interrupted = options_.interrupted && options_.interrupted();
-      if (++since_checkpoint >= options_.checkpoint_every && !finished() && !result_.interrupted) {
-        report(evaluate, progress);
-        save();
-        since_checkpoint = 0;
-      }
+      if (whole) seconds.push_back(std::chrono::duration<double>(Clock::now() - began).count());
+      if (evaluate) report(true);
+      result_.interrupted = asks_to_stop();
+      if (++epochs_unsaved_ >= options_.checkpoint_every && !finished() && !result_.interrupted)
+        save(evaluate);
     }
-    report(false, progress);
-    if (progress) progress->finish();
-    if (since_checkpoint > 0) save();
+    if (epochs_unsaved_ > 0 || epoch_.step > 0)
+      save(false);
+    else
+      report(false);
+    if (progress_) progress_->finish();
     if (events_) events_->flush();
     result_.seconds_per_epoch = median(std::move(seconds));
-    if (best_weights_ && !result_.interrupted) best_weights_->restore(task_.model);
+    if (state_.best_weights && !result_.interrupted) state_.best_weights->restore(task_.model);
     return result_;
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // What an epoch leaves to be reported.
+  struct Pending {
+    std::vector<Tensor> losses;  // of its steps, on the device, until they are read
+    double loss = 0;             // the sum of those that were,
+    std::int64_t count = 0;      // and how many
+    std::optional<GradNorms> gradients;
+    std::int64_t epoch = 0;
+    double lr = 0;
+  };
+
+  static void check(const TrainOptions& options, const Task& task) {
+    LIPGRAD_CHECK(options.epochs >= 0, "train: the number of epochs must be >= 0, got {}",
+                  options.epochs);
+    LIPGRAD_CHECK(options.evaluate_every >= 1, "train: evaluate_every must be >= 1, got {}",
+                  options.evaluate_every);
+    LIPGRAD_CHECK(options.checkpoint_every >= 1, "train: checkpoint_every must be >= 1, got {}",
+                  options.checkpoint_every);
+    LIPGRAD_CHECK(options.log_gradients_every >= 0,
+                  "train: log_gradients_every must be >= 0, got {}", options.log_gradients_every);
+    LIPGRAD_CHECK(!options.resume || !options.out.empty(),
+                  "train: resume needs an output directory");
+    LIPGRAD_CHECK(task.steps >= 1, "train: an epoch must have at least one step, got {}",
+                  task.steps);
+    LIPGRAD_CHECK(!options.cuda_graph || task.steps == 1,
+                  "train: cuda_graph is for epochs of one step, which always has the same shapes; "
+                  "this task has {} steps",
+                  task.steps);
+  }
+
   // All epochs are done, or none of the last `patience` ones was better.
   bool finished() const {
     return result_.epochs >= options_.epochs ||
            (options_.patience > 0 && result_.epochs - result_.best_epoch >= options_.patience);
   }
 
-  // What an epoch leaves to be reported.
-  struct Pending {
-    Tensor loss;  // on the device
-    std::optional<GradNorms> gradients;
-    std::int64_t epoch = 0;
-    double lr = 0;
-  };
+  bool asks_to_stop() const { return options_.interrupted && options_.interrupted(); }
 
-  Pending step() {
+  // The steps of an epoch from epoch_.step on. At its end epoch_ is that of the next one; when
+  // interrupted before, it says where.
+  Pending run_epoch() {
     Pending pending;
+    pending.epoch = result_.epochs + 1;
+    begin_epoch(pending);
+    while (epoch_.step < task_.steps) {
+      if (!task_.begin_step || task_.begin_step(epoch_.step, rng_)) step(pending);
+      if (++epoch_.step == task_.steps) break;
+      show_step(pending);
+      result_.interrupted = asks_to_stop();
+      const bool late = files_ && Clock::now() - saved_at_ >=
+                                      std::chrono::duration<double>(options_.checkpoint_seconds);
+      if (!result_.interrupted && !late) continue;
+      settle(pending);
+      epoch_.loss = pending.loss;
+      epoch_.losses = pending.count;
+      if (result_.interrupted) return pending;
+      save(false);
+    }
+    LIPGRAD_CHECK(pending.count > 0 || !pending.losses.empty(),
+                  "train: no step of epoch {} has anything to learn from", pending.epoch);
+    epoch_ = {};
+    ++result_.epochs;
+    return pending;
+  }
+
+  void begin_epoch(Pending& pending) {
+    if (epoch_.step == 0) {
+      epoch_.draw = rng_.next_draw();
+      if (task_.begin_epoch) task_.begin_epoch(rng_);
+      return;
+    }
+    // Within an epoch: what its beginning drew is drawn again.
+    const std::uint64_t draw = rng_.next_draw();
+    rng_.restore(rng_.seed(), epoch_.draw);
+    if (task_.begin_epoch) task_.begin_epoch(rng_);
+    rng_.restore(rng_.seed(), draw);
+    pending.loss = epoch_.loss;
+    pending.count = epoch_.losses;
+  }
+
+  void step(Pending& pending) {
     const bool log_gradients = log_ && options_.log_gradients_every > 0 &&
-                               result_.epochs % options_.log_gradients_every == 0;
+                               result_.epochs % options_.log_gradients_every == 0 &&
+                               epoch_.step + 1 == task_.steps;
     const auto run = [&] {
       Tape tape;
       const Tensor loss = task_.loss(Mode::train(rng_));
-      pending.loss = loss.detach();
+      pending.losses.push_back(loss.detach());
       // On the CPU the loss is known now, and a bad one costs the weights nothing.
-      if (loss.device().is_cpu()) check_loss(loss.item(), result_.epochs + 1);
+      if (loss.device().is_cpu()) settle(pending);
       tape.backward(loss);
       if (log_gradients) pending.gradients = grad_norms(task_.model);
       optimizer_.step();
@@ -234,24 +224,43 @@ class Trainer {
       graph_->run(run);
     else
       run();
-    return pending;
   }
 
-  static void check_loss(double loss, std::int64_t epoch) {
-    LIPGRAD_CHECK(std::isfinite(loss),
-                  "train: the loss is {} in epoch {}; try a smaller learning rate", loss, epoch);
+  // Reads the losses that are still on the device.
+  static void settle(Pending& pending) {
+    for (const Tensor& each : pending.losses) {
+      const double loss = each.item();
+      LIPGRAD_CHECK(std::isfinite(loss),
+                    "train: the loss is {} in epoch {}; try a smaller learning rate", loss,
+                    pending.epoch);
+      pending.loss += loss;
+      ++pending.count;
+    }
+    pending.losses.clear();
+  }
+
+  // Progress within an epoch, with the mean loss so far where it is known.
+  void show_step(const Pending& pending) {
+    if (!progress_) return;
+    std::vector<LogValue> values{{"epoch", pending.epoch}};
+    if (pending.count > 0)
+      values.emplace_back("loss", pending.loss / static_cast<double>(pending.count));
+    progress_->update(result_.epochs * task_.steps + epoch_.step, values);
   }
 
   // Reads and logs the epochs since the last report, the metrics with the last one if it was
   // evaluated.
-  void report(bool evaluated, std::optional<Progress>& progress) {
-    for (const Pending& pending : pending_) {
-      const double loss = pending.loss.item();
-      check_loss(loss, pending.epoch);
-      std::vector<LogValue> values{{"loss", loss}};
+  void report(bool evaluated) {
+    for (Pending& pending : pending_) {
+      settle(pending);
+      std::vector<LogValue> values{{"loss", pending.loss / static_cast<double>(pending.count)}};
       if (evaluated && pending.epoch == result_.epochs)
         for (const Metric& metric : result_.last) values.emplace_back(metric.name, metric.value);
-      if (progress) progress->update(pending.epoch, values);
+      if (progress_) {
+        std::vector<LogValue> shown = values;
+        if (task_.steps > 1) shown.insert(shown.begin(), {"epoch", pending.epoch});
+        progress_->update(pending.epoch * task_.steps, shown);
+      }
       if (!log_) continue;
       values.emplace_back("lr", pending.lr);
       if (pending.gradients) {
@@ -268,63 +277,14 @@ class Trainer {
     pending_.clear();
   }
 
-  // best.lip first: it is then never older than what last.lip says of it, and a run that resumes
-  // from last.lip comes to the same best epoch again.
-  void save() {
-    if (options_.out.empty()) return;
+  void save(bool evaluated) {
+    report(evaluated);
+    epochs_unsaved_ = 0;
+    if (!files_) return;
     // What is older than the checkpoint will not be logged again.
     events_->flush();
-    if (!best_saved_) {
-      std::optional<Snapshot> current;
-      if (best_weights_) {
-        current.emplace(task_.model);
-        best_weights_->restore(task_.model);
-      }
-      SaveOptions best{
-          .step = result_.best_epoch, .epoch = result_.best_epoch, .config = options_.config};
-      best.metadata["metrics"] = to_text(result_.best);
-      save_checkpoint(best_path_, task_.model, best);
-      if (current) current->restore(task_.model);
-      best_saved_ = true;
-    }
-    SaveOptions last{.optimizer = &optimizer_,
-                     .schedule = schedule_,
-                     .generator = &rng_,
-                     .step = result_.epochs,
-                     .epoch = result_.epochs,
-                     .config = options_.config};
-    last.metadata["best_epoch"] = std::to_string(result_.best_epoch);
-    last.metadata["best_metrics"] = to_text(result_.best);
-    last.metadata["last_metrics"] = to_text(result_.last);
-    save_checkpoint(last_path_, task_.model, last);
-  }
-
-  void load() {
-    const CheckpointInfo info = read_checkpoint_info(last_path_);
-    LIPGRAD_CHECK(info.config == options_.config, "{}: the run here had other settings: {}",
-                  last_path_, differences(info.config, options_.config));
-    const auto entry = [&](const char* key) -> const std::string& {
-      const auto found = info.metadata.find(key);
-      LIPGRAD_CHECK(found != info.metadata.end(),
-                    "{}: not a training run's checkpoint: it lacks '{}'", last_path_, key);
-      return found->second;
-    };
-    try {
-      result_.best_epoch = std::stoll(entry("best_epoch"));
-      result_.best = from_text(entry("best_metrics"));
-      result_.last = from_text(entry("last_metrics"));
-    } catch (const std::exception& error) {
-      if (dynamic_cast<const Error*>(&error)) throw;
-      fail("{}: not a training run's checkpoint: {}", last_path_, error.what());
-    }
-    if (options_.select != Selection::last && result_.best_epoch > 0) {
-      load_checkpoint(best_path_, task_.model);
-      best_weights_.emplace(task_.model);
-    }
-    load_checkpoint(last_path_, task_.model,
-                    {.optimizer = &optimizer_, .schedule = schedule_, .generator = &rng_});
-    result_.epochs = info.epoch;
-    best_saved_ = true;
+    files_->save(task_, options_, optimizer_, schedule_, rng_, state_);
+    saved_at_ = Clock::now();
   }
 
   const Task& task_;
@@ -332,13 +292,16 @@ class Trainer {
   Schedule* schedule_;
   Generator& rng_;
   const TrainOptions& options_;
-  TrainResult result_;
-  std::optional<Snapshot> best_weights_;
-  bool best_saved_ = true;
-  std::string last_path_, best_path_;
+  TrainingState state_;
+  TrainResult& result_ = state_.result;
+  EpochState& epoch_ = state_.epoch;
+  std::int64_t epochs_unsaved_ = 0;
+  Clock::time_point saved_at_ = Clock::now();
+  std::vector<Pending> pending_;
+  std::optional<Progress> progress_;
+  std::optional<RunFiles> files_;
   std::optional<JsonlWriter> log_;
   std::optional<EventWriter> events_;  // unless no epoch is left to do
-  std::vector<Pending> pending_;
   std::optional<CudaGraph> graph_;
 };
 

@@ -36,6 +36,17 @@ struct Task {
   std::function<std::vector<Measurement>()> evaluate;
   // What the task is judged by: "valid_<score>" is among its metrics, and larger is better.
   std::string score = "accuracy";
+
+  // Steps of an epoch, each with a loss, a backward pass and an optimiser's step of its own: for
+  // data seen part by part. The epoch's loss is the mean of theirs.
+  std::int64_t steps = 1;
+  // Called as an epoch begins: draws what is drawn once for it, as an order of the data. It depends
+  // on nothing but the generator: a run that resumes within an epoch calls it with the generator as
+  // it was then.
+  std::function<void(Generator&)> begin_epoch = {};
+  // Called before each step 0, ..., steps - 1, with no tape recording: prepares what loss() sees.
+  // False: nothing is to be learned there, and the step is left out.
+  std::function<bool(std::int64_t step, Generator&)> begin_step = {};
 };
 
 // Which epoch's weights count.
@@ -70,34 +81,39 @@ struct TrainOptions {
   bool cuda_graph = false;
   // Epochs between checkpoints; one is always written at the end.
   std::int64_t checkpoint_every = 20;
+  // In epochs of several steps one is written too, between two of them, when the last one is so
+  // old.
+  double checkpoint_seconds = 600;
   // Epochs between those that also log the l2 norm of every parameter's gradient, as
   // "gradient_norm/<path>", and that of all together, as "gradient_norm" (see grad_norms): epochs
-  // 1, 1 + K, 1 + 2 K, ..., between backward and the optimiser's step. Changes no result. 0: never.
+  // 1, 1 + K, 1 + 2 K, ..., between backward and the optimiser's step, the last one of the epoch.
+  // Changes no result. 0: never.
   std::int64_t log_gradients_every = 0;
   // Settings of the run as JSON, kept in the checkpoint; a checkpoint with other settings is not
   // resumed.
   std::string config = "{}";
   bool progress = true;
-  // Asked after every epoch: when it says true, a checkpoint is written and training returns.
+  // Asked after every epoch, and after every step of an epoch with several: when it says true, a
+  // checkpoint is written and training returns. It goes on from there, within the epoch too.
   std::function<bool()> interrupted = {};
 };
 
 struct TrainResult {
-  std::int64_t epochs = 0;       // epochs done, those before a resume included
+  std::int64_t epochs = 0;       // whole epochs done, those before a resume included
   std::int64_t best_epoch = 0;   // counted from 1; 0: none yet
   std::vector<Metric> best;      // measured after that epoch
   std::vector<Metric> last;      // measured after the last epoch
-  double seconds_per_epoch = 0;  // median over the epochs of this call, evaluation included
+  double seconds_per_epoch = 0;  // median over the whole epochs of this call, evaluation included
   bool interrupted = false;
 
   // The value of that name at the best epoch; Error when there is none.
   double at_best(const std::string& name) const;
 };
 
-// Trains for options.epochs epochs of one step each and leaves the chosen epoch's weights in the
-// model, which must be initialised. schedule may be null; step() is called on it after every epoch.
-// Errors: a loss that is not finite (names the epoch), everything that checkpoints and files can do
-// wrong.
+// Trains for options.epochs epochs of task.steps steps each and leaves the chosen epoch's weights
+// in the model, which must be initialised. schedule may be null; step() is called on it after every
+// epoch. Errors: a loss that is not finite (names the epoch), everything that checkpoints and files
+// can do wrong.
 TrainResult train(const Task& task, Optimizer& optimizer, Schedule* schedule, Generator& rng,
                   const TrainOptions& options);
 
