@@ -132,17 +132,25 @@ Features select_rows(const Features& features, const Tensor& nodes) {
   return Features(select_rows(host, ids).to(x.device()));
 }
 
+NodeData select_node_data(const NodeData& data, const Graph& graph, const Tensor& nodes) {
+  NodeData part;
+  part.name = data.name;
+  part.num_classes = data.num_classes;
+  part.graph = graph;
+  if (data.features.defined()) part.features = select_rows(data.features, nodes);
+  if (data.labels.defined()) part.labels = gather(data.labels, nodes.to(data.labels.device()));
+  const Device device = data.labels.defined() ? data.labels.device() : graph.device();
+  for (Tensor NodeData::*ids : {&NodeData::train, &NodeData::val, &NodeData::test})
+    part.*ids = empty({0}, i64, device);
+  return part;
+}
+
 NodeData induced_data(const NodeData& data, const Tensor& nodes) {
   check_one(data.graph);
   const std::vector<std::int64_t> ids = node_ids("induced_data", nodes, data.graph.num_nodes());
   const std::vector<std::int32_t> place = places_of(ids, data.graph.num_nodes());
-  const Device device = data.graph.device();
-  NodeData part;
-  part.name = data.name;
-  part.num_classes = data.num_classes;
-  part.graph = induced(data.graph.to(cpu_device), ids, place).to(device);
-  if (data.features.defined()) part.features = select_rows(data.features, nodes);
-  if (data.labels.defined()) part.labels = gather(data.labels, nodes.to(data.labels.device()));
+  NodeData part = select_node_data(
+      data, induced(data.graph.to(cpu_device), ids, place).to(data.graph.device()), nodes);
   for (Tensor NodeData::*ids_of : {&NodeData::train, &NodeData::val, &NodeData::test})
     if ((data.*ids_of).defined())
       part.*ids_of = restricted((data.*ids_of).to(cpu_device), place).to((data.*ids_of).device());

@@ -20,4 +20,9 @@ Features select_rows(const Features& features, const Tensor& nodes);
 // the device of the data.
 NodeData induced_data(const NodeData& data, const Tensor& nodes);
 
+// The data of some nodes on a graph of these made from that of the data, whose edge_order() gives
+// the edges' numbers there: what induced_data() does when the graph is another part of it. The
+// split is empty.
+NodeData select_node_data(const NodeData& data, const Graph& graph, const Tensor& nodes);
+
 }  // namespace lipgrad

@@ -34,10 +34,13 @@
 #include <lipgrad/graph/graph.h>
 #include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/graph/message_passing.h>
+#include <lipgrad/graph/neighbor_sampler.h>
+#include <lipgrad/graph/node_batches.h>
 #include <lipgrad/graph/node_data.h>
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/graph/partition.h>
 #include <lipgrad/graph/subgraph.h>
+#include <lipgrad/models/batched_training.h>
 #include <lipgrad/models/gat.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/models/trainer.h>
