@@ -1,48 +1,13 @@
 #include <lipgrad/ops/kernels/loss.h>
 #include <lipgrad/ops/kernels/scalar_math.h>
 
+#include "loss_rows.cuh"
 #include "total.cuh"
-#include "vectors.cuh"
 
 namespace lipgrad::cuda {
 namespace {
 
-constexpr int kThreads = 128;
-
-// A row is shared by `width` threads: a part of a warp, or a block of its own.
-template <int width>
-struct Rows {
-  static constexpr int per_block = kThreads / width;
-
-  std::int64_t row;
-  int lane;
-  __device__ Rows()
-      : row(static_cast<std::int64_t>(blockIdx.x) * per_block +
-            static_cast<int>(threadIdx.x) / width),
-        lane(static_cast<int>(threadIdx.x) % width) {}
-
-  // In every thread of the row; all threads of the block call it.
-  template <class V, class Op>
-  static __device__ V reduce(V value, Op op, V identity) {
-    if constexpr (width > kWarp) {
-      return block_reduce<kThreads>(value, op, identity);
-    } else {
-      return warp_reduce<width>(value, op);
-    }
-  }
-};
-
-// Calls run with the width for rows of n elements, as a type.
-template <int width>
-struct Width {
-  static constexpr int value = width;
-};
-template <class Run>
-void visit_width(std::int64_t n, Run run) {
-  if (n <= 32) return run(Width<4>());
-  if (n <= 256) return run(Width<16>());
-  run(Width<kThreads>());
-}
+constexpr int kThreads = kLossThreads;
 
 struct Min {
   template <class T>
@@ -92,7 +57,7 @@ __global__ void cross_entropy_kernel(std::int64_t total, std::int64_t count, std
                                      const void* labels, bool wide, double smoothing, T* lse,
                                      double* partial, Faults* faults) {
   constexpr int size = Pack<T>::size;
-  const Rows<width> place;
+  const LossRows<width> place;
   const Chosen c =
       chosen(place.row, total, count, cols, rows, labels, wide, place.lane == 0, faults);
   const T* from = x + c.row * cols;
@@ -117,10 +82,10 @@ __global__ void cross_entropy_kernel(std::int64_t total, std::int64_t count, std
       sum = sum * static_cast<double>(scalar::exp(before - top)) + static_cast<double>(part);
     }
   }
-  const T highest = Rows<width>::reduce(top, Max(), lowest<T>());
+  const T highest = LossRows<width>::reduce(top, Max(), lowest<T>());
   sum = top == lowest<T>() ? 0.0 : sum * static_cast<double>(scalar::exp(top - highest));
-  sum = Rows<width>::reduce(sum, Sum(), 0.0);
-  if (smoothing != 0) plain = Rows<width>::reduce(plain, Sum(), 0.0);
+  sum = LossRows<width>::reduce(sum, Sum(), 0.0);
+  if (smoothing != 0) plain = LossRows<width>::reduce(plain, Sum(), 0.0);
   double term = 0;
   if (place.lane == 0 && place.row < count) {
     // A row of -inf has no softmax: NaN.
@@ -137,18 +102,6 @@ __global__ void cross_entropy_kernel(std::int64_t total, std::int64_t count, std
   if (threadIdx.x == 0) partial[blockIdx.x] = term;
 }
 
-// times(total): how often each row is chosen; last(total): the last place where it is.
-__global__ static void times_kernel(std::int64_t total, std::int64_t count,
-                                    const std::int64_t* rows, unsigned* times,
-                                    unsigned long long* last) {
-  const std::int64_t i = thread_index();
-  if (i >= count) return;
-  const std::int64_t r = rows[i];
-  if (r < 0 || r >= total) return;
-  atomicAdd(times + r, 1u);
-  atomicMax(last + r, static_cast<unsigned long long>(i));
-}
-
 // x, gx: (total, cols), lse: (count). share: 1 / count.
 template <int width, class T>
 __global__ void cross_entropy_backward_kernel(std::int64_t total, std::int64_t count,
@@ -158,7 +111,7 @@ __global__ void cross_entropy_backward_kernel(std::int64_t total, std::int64_t c
                                               bool wide, double smoothing, const T* lse,
                                               const T* gy, T* gx) {
   constexpr int size = Pack<T>::size;
-  const Rows<width> place;
+  const LossRows<width> place;
   if (place.row >= total) return;
   const std::int64_t label = label_of(labels, wide, place.row);
   std::int64_t k = times ? times[place.row] : place.row < count;
@@ -190,7 +143,7 @@ __global__ void count_correct_kernel(std::int64_t total, std::int64_t count, std
                                      const void* labels, bool wide, unsigned long long* correct,
                                      Faults* faults) {
   constexpr int size = Pack<T>::size;
-  const Rows<width> place;
+  const LossRows<width> place;
   const Chosen c =
       chosen(place.row, total, count, cols, rows, labels, wide, place.lane == 0, faults);
   T best = lowest<T>();
@@ -209,17 +162,12 @@ __global__ void count_correct_kernel(std::int64_t total, std::int64_t count, std
       }
     }
   }
-  const T highest = Rows<width>::reduce(best, Max(), lowest<T>());
+  const T highest = LossRows<width>::reduce(best, Max(), lowest<T>());
   const bool stands = best == highest || (best != best && highest != highest);
-  index = Rows<width>::reduce(stands ? index : cols, Min(), cols);
+  index = LossRows<width>::reduce(stands ? index : cols, Min(), cols);
   const int hit = place.lane == 0 && c.valid && index == c.label;
   const int hits = block_reduce<kThreads>(hit, Sum(), 0);
   if (threadIdx.x == 0 && hits > 0) atomicAdd(correct, static_cast<unsigned long long>(hits));
-}
-
-template <class T>
-bool in_packs(std::int64_t cols, const T* x, const T* y = nullptr) {
-  return aligned(x, y) && cols % Pack<T>::size == 0;
 }
 
 }  // namespace
@@ -230,7 +178,7 @@ void cross_entropy(std::int64_t total, std::int64_t count, std::int64_t cols, co
                    T* loss) {
   visit_width(cols, [&](auto w) {
     constexpr int width = decltype(w)::value;
-    const unsigned blocks = blocks_for(count, Rows<width>::per_block);
+    const unsigned blocks = blocks_for(count, LossRows<width>::per_block);
     const Scratch<double> partial(blocks);
     launch(cross_entropy_kernel<width, T>, blocks, kThreads, 0, total, count, cols,
            in_packs(cols, x), x, rows, static_cast<const void*>(labels), sizeof(Label) == 8,
@@ -254,7 +202,7 @@ void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t
   }
   visit_width(cols, [&](auto w) {
     constexpr int width = decltype(w)::value;
-    launch(cross_entropy_backward_kernel<width, T>, blocks_for(total, Rows<width>::per_block),
+    launch(cross_entropy_backward_kernel<width, T>, blocks_for(total, LossRows<width>::per_block),
            kThreads, 0, total, count, cols, 1.0 / static_cast<double>(count), in_packs(cols, x, gx),
            x, static_cast<const unsigned*>(rows ? times.get() : nullptr),
            static_cast<const unsigned long long*>(rows ? last.get() : nullptr),
@@ -268,8 +216,8 @@ void count_correct(std::int64_t total, std::int64_t count, std::int64_t cols, co
   check(cudaMemsetAsync(correct, 0, sizeof(std::int64_t), stream()), "cudaMemset");
   visit_width(cols, [&](auto w) {
     constexpr int width = decltype(w)::value;
-    launch(count_correct_kernel<width, T>, blocks_for(count, Rows<width>::per_block), kThreads, 0,
-           total, count, cols, in_packs(cols, x), x, rows, static_cast<const void*>(labels),
+    launch(count_correct_kernel<width, T>, blocks_for(count, LossRows<width>::per_block), kThreads,
+           0, total, count, cols, in_packs(cols, x), x, rows, static_cast<const void*>(labels),
            sizeof(Label) == 8, reinterpret_cast<unsigned long long*>(correct), faults());
   });
 }

@@ -13,7 +13,8 @@ namespace lipgrad {
 
 struct NodeDataOptions {
   // The folder with the data sets. Empty: $LIPGRAD_DATA, then ~/.cache/lipgrad. The files may lie
-  // in the folder itself or in its subfolder planetoid, npz or heterophilous.
+  // in the folder itself or in its subfolder planetoid, npz, heterophilous or
+  // geom_gcn_splits.
   std::string root = {};
   // Whether features are a CsrMatrix. Unset: where less than a quarter of them is nonzero.
   std::optional<bool> sparse_features = {};
@@ -21,8 +22,12 @@ struct NodeDataOptions {
   // and pubmed, as their papers do; not for the others.
   std::optional<bool> row_normalize = {};
   SelfLoops self_loops = SelfLoops::remove;
-  // Which of several splits in a file.
+  // Which of several splits: in a file, or geom-gcn's ten.
   std::int64_t split = 0;
+  // "": the split in the data set's own files. "geom-gcn": for cora, citeseer and pubmed, one of
+  // the ten random splits into 60, 20 and 20 % of Pei et al.: Geom-GCN, ICLR 2020, from
+  // <name>_split_0.6_0.2_<split>.npz (the files of the other data sets of that paper hold them).
+  std::string splits = {};
 };
 
 // Planetoid's citation networks with their public split, from the original files
@@ -32,13 +37,15 @@ struct NodeDataOptions {
 // Error when files are missing, with the folders looked into and how to get them.
 NodeData load_planetoid(const std::string& name, const NodeDataOptions& options = {});
 
-// A data set in one .npz file, in one of three layouts, N nodes and E edges (each listed once or in
+// A data set in one .npz file, in one of four layouts, N nodes and E edges (each listed once or in
 // both directions):
 //   x_shape (2), x_indptr (N + 1), x_indices, x_data, edges (E, 2), y (N), and masks (N)
 //     train_mask, val_mask, test_mask;
 //   node_features (N, F), node_labels (N), edges (E, 2), train_masks, val_masks, test_masks
 //     (splits, N), as published with Platonov et al.: A critical look at the evaluation of GNNs
-//     under heterophily, 2023;
+//     under heterophily, 2023; of two classes (minesweeper, tolokers) the score is ROC-AUC;
+//   y_multi (N, L), edges (E, 2), and masks as above: nodes with several labels and without
+//     features. Each gets a feature of its own, and the score is micro F1;
 //   adj_shape, adj_indptr, adj_indices, attr_shape, attr_indptr, attr_indices, attr_data, labels
 //     (N), as published with Shchur et al., 2018; it has no split: see random_split().
 NodeData load_npz_dataset(const std::string& path, const NodeDataOptions& options = {});

@@ -135,8 +135,13 @@ Features select_rows(const Features& features, const Tensor& nodes) {
 NodeData select_node_data(const NodeData& data, const Graph& graph, const Tensor& nodes) {
   NodeData part;
   part.name = data.name;
+  part.task = data.task;
+  part.score = data.score;
   part.num_classes = data.num_classes;
   part.graph = graph;
+  if (data.edge_features.defined())
+    part.edge_features =
+        gather(data.edge_features, graph.edge_order().to(data.edge_features.device()));
   if (data.features.defined()) part.features = select_rows(data.features, nodes);
   if (data.labels.defined()) part.labels = gather(data.labels, nodes.to(data.labels.device()));
   const Device device = data.labels.defined() ? data.labels.device() : graph.device();

@@ -15,9 +15,9 @@ Graph induced_subgraph(const Graph& graph, const Tensor& nodes);
 // Rows of features in the order of nodes (see gather), sparse ones as a sparse matrix. No gradient.
 Features select_rows(const Features& features, const Tensor& nodes);
 
-// The same part of a data set: the graph, and features, labels and the split of these nodes. Split
-// ids ascend. A self-loop stays one; nothing else of the original is kept alive. The result is on
-// the device of the data.
+// The same part of a data set: the graph, features of its nodes and edges, labels and the split of
+// these nodes. Split ids ascend. A self-loop stays one; nothing else of the original is kept alive.
+// The result is on the device of the data.
 NodeData induced_data(const NodeData& data, const Tensor& nodes);
 
 // The data of some nodes on a graph of these made from that of the data, whose edge_order() gives

@@ -55,6 +55,7 @@
 #include <lipgrad/ops/linear.h>
 #include <lipgrad/ops/loss.h>
 #include <lipgrad/ops/matmul.h>
+#include <lipgrad/ops/metrics.h>
 #include <lipgrad/ops/norm.h>
 #include <lipgrad/ops/optimizers.h>
 #include <lipgrad/ops/reduce.h>

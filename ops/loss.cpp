@@ -16,6 +16,15 @@ decltype(auto) visit_label(const Tensor& labels, F&& f) {
 
 bool is_index(const Tensor& x) { return x.dtype() == i32 || x.dtype() == i64; }
 
+void check_row_list(const char* op, const Tensor& logits, const Tensor& rows) {
+  LIPGRAD_CHECK(rows.rank() == 1 && is_index(rows),
+                "{}: expects rows as one i32 or i64 vector, got {} of shape {}", op, rows.dtype(),
+                rows.shape());
+  LIPGRAD_CHECK(rows.device() == logits.device(),
+                "{}: logits on {}, rows on {}; move one with to()", op, logits.device(),
+                rows.device());
+}
+
 // Checks shapes, and on the CPU the values of labels and rows (on CUDA devices the kernels report
 // what is out of range); returns the number of rows that count.
 std::int64_t check_rows(const char* op, const Tensor& logits, const Tensor& labels,
@@ -29,14 +38,7 @@ std::int64_t check_rows(const char* op, const Tensor& logits, const Tensor& labe
   LIPGRAD_CHECK(labels.device() == logits.device(),
                 "{}: logits on {}, labels on {}; move one with to()", op, logits.device(),
                 labels.device());
-  if (rows.defined()) {
-    LIPGRAD_CHECK(rows.rank() == 1 && is_index(rows),
-                  "{}: expects rows as one i32 or i64 vector, got {} of shape {}", op, rows.dtype(),
-                  rows.shape());
-    LIPGRAD_CHECK(rows.device() == logits.device(),
-                  "{}: logits on {}, rows on {}; move one with to()", op, logits.device(),
-                  rows.device());
-  }
+  if (rows.defined()) check_row_list(op, logits, rows);
   const std::int64_t count = rows.defined() ? rows.numel() : logits.size(0),
                      classes = logits.size(1);
   LIPGRAD_CHECK(count > 0 && classes > 0, "{}: no rows to average over in {}", op, logits.shape());
@@ -145,6 +147,70 @@ struct PairLoss {
   }
 };
 
+struct BceRows {  // logits, targets, rows
+  static constexpr auto name = "bce_with_logits";
+  bool skip_missing;
+
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    const Tensor &x = in[0], &t = in[1], &chosen = in[2];
+    check_same_kind(name, {&x, &t});
+    LIPGRAD_CHECK(x.shape() == t.shape(), "{}: shapes {} and {} differ", name, x.shape(),
+                  t.shape());
+    Tensor rows;
+    if (chosen.defined()) {
+      LIPGRAD_CHECK(x.rank() == 2, "{}: expects logits of shape (N, C) with rows, got {}", name,
+                    x.shape());
+      check_row_list(name, x, chosen);
+      rows = chosen.to(i64);
+      if (x.device().is_cpu()) {
+        const std::int64_t* list = rows.data<std::int64_t>();
+        for (std::int64_t i = 0; i < rows.numel(); ++i)
+          LIPGRAD_CHECK(list[i] >= 0 && list[i] < x.size(0),
+                        "{}: row {} at position {} is not in [0, {})", name, list[i], i, x.size(0));
+      }
+    }
+    const Sizes s = sizes(x, rows);
+    LIPGRAD_CHECK(s.count > 0 && s.cols > 0, "{}: nothing to average in {} rows of {}", name,
+                  s.count, x.shape());
+    Tensor loss = empty({}, x.dtype(), x.device()), known = empty({}, f64, x.device());
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), bce_rows, s.total, s.count, s.cols, x.data<T>(),
+                     data_or_null<std::int64_t>(rows), t.data<T>(), skip_missing,
+                     known.mutable_data<double>(), loss.mutable_data<T>());
+    });
+    for (const Tensor& saved : {x, t, rows, known}) ctx.save(saved);
+    return loss;
+  }
+
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
+    const Tensor &x = ctx.saved(0), &t = ctx.saved(1), &rows = ctx.saved(2);
+    const Sizes s = sizes(x, rows);
+    Tensor g[2];
+    for (int i : {0, 1})
+      if (ctx.needs_grad(i)) g[i] = empty_like(x);
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), bce_rows_backward, s.total, s.count, s.cols, x.data<T>(),
+                     data_or_null<std::int64_t>(rows), t.data<T>(), skip_missing,
+                     ctx.saved(3).data<double>(), gy.data<T>(), mutable_data_or_null<T>(g[0]),
+                     mutable_data_or_null<T>(g[1]));
+    });
+    for (int i : {0, 1}) gx[i] = std::move(g[i]);
+  }
+
+ private:
+  struct Sizes {
+    std::int64_t total, count, cols;
+  };
+  // Of other shapes than (N, C), without rows: any matrix of as many elements.
+  static Sizes sizes(const Tensor& x, const Tensor& rows) {
+    const std::int64_t cols = x.rank() > 0 ? x.size(x.rank() - 1) : 1;
+    const std::int64_t total = cols > 0 ? x.numel() / cols : 0;
+    return {total, rows.defined() ? rows.numel() : total, cols};
+  }
+};
+
 Tensor hits_of(const char* op, const Tensor& logits, const Tensor& labels, const Tensor& rows) {
   const std::int64_t count = check_rows(op, logits, labels, rows);
   const Tensor chosen = rows.defined() ? rows.to(i64) : Tensor();
@@ -171,7 +237,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
   return apply(CrossEntropy{options.label_smoothing}, logits, labels, options.rows);
 }
 
-Tensor bce_with_logits(const Tensor& logits, const Tensor& targets) {
+Tensor bce_with_logits(const Tensor& logits, const Tensor& targets, const BceOptions& options) {
+  if (options.rows.defined() || options.skip_missing)
+    return apply(BceRows{options.skip_missing}, logits, targets, options.rows);
   return apply(PairLoss<true>{}, logits, targets);
 }
 

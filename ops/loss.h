@@ -22,9 +22,18 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options = {});
 
-// -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)), averaged over all elements; targets of the
-// logits' shape, in [0, 1].
-Tensor bce_with_logits(const Tensor& logits, const Tensor& targets);
+struct BceOptions {
+  // The rows of the logits, then of shape (N, C), that count (i32 or i64; one named k times counts
+  // k times); undefined: all.
+  Tensor rows = {};
+  // Whether a target of NaN is one that is not known: such terms add nothing, and the mean is over
+  // the others (0 when there is none).
+  bool skip_missing = false;
+};
+
+// -t log sigmoid(x) - (1 - t) log(1 - sigmoid(x)), averaged over all elements or those that the
+// options leave; targets of the logits' shape, in [0, 1]. A row out of range: as for cross_entropy.
+Tensor bce_with_logits(const Tensor& logits, const Tensor& targets, const BceOptions& options = {});
 
 // (x - target)^2, averaged over all elements; equal shapes.
 Tensor mse(const Tensor& x, const Tensor& target);

@@ -36,6 +36,19 @@ LIPGRAD_KERNELS(
     template <class T> void bce_with_logits_backward(std::int64_t n, const T* x, const T* t,
                                                      const T* gy, T* gx, T* gt);
 
+    // The same, x and t being (total, cols), over the rows r = rows[i], i < count (rows null: r =
+    // i, count = total); with skip_missing over those of their terms whose t is no NaN. known gets
+    // the number of terms; with none the loss is 0.
+    template <class T>
+    void bce_rows(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
+                  const std::int64_t* rows, const T* t, bool skip_missing, double* known, T* loss);
+    // gx and gt (total, cols), either may be null: in full, 0 where nothing counts. A row chosen k
+    // times counts k times.
+    template <class T>
+    void bce_rows_backward(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
+                           const std::int64_t* rows, const T* t, bool skip_missing,
+                           const double* known, const T* gy, T* gx, T* gt);
+
     // The mean of (x - t)^2.
     template <class T> void mse(std::int64_t n, const T* x, const T* t, T* loss); template <class T>
     void mse_backward(std::int64_t n, const T* x, const T* t, const T* gy, T* gx, T* gt);)

@@ -11,8 +11,9 @@ use strict;
 # there before. One line for each file and function.
 my %atomics = map { $_ => 1 } (
   "cuda/accumulate.cu atomicMax",     # whether anything was found
-  "cuda/cross_entropy.cu atomicAdd",  # counts rows and hits
-  "cuda/cross_entropy.cu atomicMax",  # the last position that names a row
+  "cuda/cross_entropy.cu atomicAdd",  # counts hits
+  "cuda/loss_rows.cuh atomicAdd",  # counts how often a row is named
+  "cuda/loss_rows.cuh atomicMax",  # the last position that names a row
   "cuda/reduce.cuh atomicExch",       # the limit that a fault exceeds, the same for all that write it
   "cuda/reduce.cuh atomicMin",        # the first fault
   "cuda/sort.cuh atomicAdd",          # histograms

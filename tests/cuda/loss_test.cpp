@@ -87,6 +87,42 @@ void check_pair(std::int64_t n, std::int64_t shift, bool hard) {
   CHECK(difference(dgt.host(), gt) <= tolerance<T>);
 }
 
+template <class T>
+void check_bce_rows(std::int64_t total, std::int64_t cols, bool choose, bool missing,
+                    std::int64_t shift) {
+  CAPTURE(total);
+  CAPTURE(cols);
+  CAPTURE(choose);
+  CAPTURE(missing);
+  const std::int64_t n = total * cols, count = choose ? total + 3 : total;
+  const std::vector<T> x = random_values<T>(n, 1, -20, 20), gy{T(0.6)};
+  std::vector<T> t = random_values<T>(n, 2, 0, 1);
+  if (missing)
+    for (std::int64_t i = 1; i < n; i += 3) t[i] = std::numeric_limits<T>::quiet_NaN();
+  std::vector<std::int64_t> rows;
+  if (choose)
+    for (std::int64_t i = 0; i < count; ++i) rows.push_back((i * i + 1) % total);
+  const std::int64_t* list = choose ? rows.data() : nullptr;
+  std::vector<T> loss(1), gx(n), gt(n);
+  std::vector<double> known(1);
+  cpu::bce_rows(total, count, cols, x.data(), list, t.data(), missing, known.data(), loss.data());
+  cpu::bce_rows_backward(total, count, cols, x.data(), list, t.data(), missing, known.data(),
+                         gy.data(), gx.data(), gt.data());
+  const DeviceVector<T> dx(x, shift), dt(t, shift), dg(gy);
+  const DeviceVector<std::int64_t> drows(rows);
+  DeviceVector<T> dloss(1), dgx(n, shift), dgt(n, shift);
+  DeviceVector<double> dknown(1);
+  const std::int64_t* dlist = choose ? drows.read() : nullptr;
+  cuda::bce_rows(total, count, cols, dx.read(), dlist, dt.read(), missing, dknown.data(),
+                 dloss.data());
+  cuda::bce_rows_backward(total, count, cols, dx.read(), dlist, dt.read(), missing, dknown.data(),
+                          dg.read(), dgx.data(), dgt.data());
+  CHECK(dknown.host() == known);
+  CHECK(difference(dloss.host(), loss) <= tolerance<T>);
+  CHECK(difference(dgx.host(), gx) <= tolerance<T>);
+  CHECK(difference(dgt.host(), gt) <= tolerance<T>);
+}
+
 std::string message_of(const Tensor& x) {
   try {
     x.item();
@@ -142,6 +178,24 @@ TEST_CASE("loss: bce_with_logits and mse equal the CPU's") {
   }
   check_pair<float>(50, 0, true);
   check_pair<double>(50, 1, true);
+}
+
+TEST_CASE("loss: bce_with_logits of rows and of known targets equals the CPU's") {
+  if (!test::with_cuda()) return;
+  for (const auto& [total, cols] :
+       {std::pair{1, 1}, {3, 2}, {140, 7}, {37, 32}, {20, 41}, {9, 256}, {5, 1027}, {5000, 3}}) {
+    for (const bool choose : {false, true}) {
+      for (const bool missing : {false, true}) {
+        check_bce_rows<float>(total, cols, choose, missing, choose);
+        check_bce_rows<double>(total, cols, choose, missing, missing);
+      }
+    }
+  }
+  const Tensor x = ones({3, 2}).to(cuda_device()),
+               rows = from_values<std::int64_t>({2}, {1, 3}).to(cuda_device());
+  const Tensor loss = bce_with_logits(x, x, {.rows = rows});
+  CHECK(message_of(loss).find("(position 1)") != std::string::npos);
+  CHECK(loss.item() == doctest::Approx(std::log1p(std::exp(-1.0))));
 }
 
 TEST_CASE("loss: labels and rows out of range add nothing and are told at item()") {

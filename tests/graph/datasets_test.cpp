@@ -298,11 +298,73 @@ TEST_CASE("node data: the other .npz data sets at hand") {
     CHECK(contains(error_of([&] { load_npz_dataset(path, {.split = 10}); }),
                    "split 10 is asked for; it has splits 0 to 9"));
   }
-  if (const std::string path = test::find_data("npz/ppi_human_multilabel.npz"); !path.empty())
-    CHECK(contains(error_of([&] { load_npz_dataset(path); }), "no data set in a known layout"));
 }
 
-TEST_CASE("node data: .npz in all three layouts, and what is wrong in them") {
+TEST_CASE("node data: what a data set is judged by") {
+  if (const std::string path = test::find_data("npz/ppi_human_multilabel.npz"); !path.empty()) {
+    const NodeData data = load_node_data("ppi_human_multilabel");
+    CHECK(data.task == NodeTask::multi_label);
+    CHECK(data.score == NodeScore::f1_micro);
+    CHECK(data.labels.shape() == Shape({3890, 50}));
+    CHECK(data.num_classes == 50);
+    CHECK(data.graph.num_edges() == 2 * 37845);
+    CHECK(data.features.is_sparse());
+    CHECK(data.features.sparse().nnz() == 3890);
+    CHECK(data.features.cols() == 3890);
+    CHECK(data.train.numel() + data.val.numel() + data.test.numel() == 3890);
+  }
+  for (const char* name : {"minesweeper", "tolokers"}) {
+    if (test::find_data("heterophilous/" + std::string(name) + ".npz").empty()) continue;
+    const NodeData data = load_node_data(name, {.split = 3});
+    CHECK(data.task == NodeTask::multi_class);
+    CHECK(data.score == NodeScore::roc_auc);
+    CHECK(data.train.numel() == data.graph.num_nodes() / 2);
+  }
+  if (!test::find_data("heterophilous/texas.npz").empty())
+    CHECK(load_node_data("texas").score == NodeScore::accuracy);
+  if (!test::find_data("npz/pubmed_partial_features.npz").empty())
+    CHECK(load_node_data("pubmed_partial_features").graph.num_edges() == 2 * 44324);
+}
+
+TEST_CASE("node data: geom-gcn's splits") {
+  CHECK(contains(error_of([] { load_node_data("texas", {.splits = "geom-gcn"}); }),
+                 "those of geom-gcn are for cora, citeseer, pubmed"));
+  test::TemporaryDirectory dir;
+  for (const auto& entry : fs::directory_iterator(test::golden("planetoid")))
+    fs::copy_file(entry.path(), dir / entry.path().filename().string());
+  const auto load = [&](std::int64_t split) {
+    return load_planetoid("tiny", {.root = dir.path(), .split = split, .splits = "geom-gcn"});
+  };
+  CHECK(contains(error_of([&] { load(0); }), "tiny: no file tiny_split_0.6_0.2_0.npz in "));
+  CHECK(contains(error_of([&] { load(10); }), "geom-gcn has splits 0 to 9"));
+  CHECK(contains(error_of([&] { load_planetoid("tiny", {.root = dir.path(), .splits = "other"}); }),
+                 "no splits are called 'other'"));
+  fs::create_directory(dir / "geom_gcn_splits");
+  const auto mask = [](std::vector<std::int64_t> ids) {
+    Tensor chosen = zeros({14}, u8);
+    for (const std::int64_t id : ids) chosen.mutable_data<std::uint8_t>()[id] = 1;
+    return chosen;
+  };
+  const auto save = [&](const Tensor& test) {
+    save_npz(dir / "geom_gcn_splits/tiny_split_0.6_0.2_3.npz",
+             {{"train_mask", mask({1, 5, 13})}, {"val_mask", mask({0})}, {"test_mask", test}});
+  };
+  save(mask({4, 7}));
+  CHECK(longs(load(3).train) == Ids{1, 5, 13});
+  CHECK(longs(load(3).val) == Ids{0});
+  CHECK(longs(load(3).test) == Ids{4, 7});
+  save(mask({5}));
+  CHECK(contains(error_of([&] { load(3); }), "the split names node 5 twice"));
+  save(zeros({13}, u8));
+  CHECK(contains(error_of([&] { load(3); }), "for each of 14 nodes"));
+  if (test::find_data("geom_gcn_splits").empty()) return;
+  const NodeData cora = load_node_data("cora", {.split = 9, .splits = "geom-gcn"});
+  CHECK(cora.train.numel() == 1192);
+  CHECK(cora.val.numel() == 796);
+  CHECK(cora.test.numel() == 497);
+}
+
+TEST_CASE("node data: .npz in all layouts, and what is wrong in them") {
   test::TemporaryDirectory dir;
   const std::string path = dir / "set.npz";
   std::map<std::string, Tensor> plain{{"x_shape", from_values<std::int32_t>({2}, {3, 4})},
@@ -364,6 +426,27 @@ TEST_CASE("node data: .npz in all three layouts, and what is wrong in them") {
   CHECK(!load(heterophilous).features.is_sparse());
   heterophilous["node_features"] = zeros({1000000000, 0});
   CHECK(contains(error_of([&] { load(heterophilous); }), "but there are 3 labels"));
+
+  // Two classes are judged by ROC-AUC in this layout.
+  heterophilous["node_features"] = ones({3, 2});
+  heterophilous["node_labels"] = from_values<std::int64_t>({3}, {1, 0, 0});
+  CHECK(load(heterophilous).score == NodeScore::roc_auc);
+
+  std::map<std::string, Tensor> several{
+      {"y_multi", from_values<std::uint8_t>({3, 2}, {0, 1, 1, 1, 0, 0})},
+      {"edges", from_values<std::int32_t>({1, 2}, {2, 0})},
+      {"train_mask", from_values<std::uint8_t>({3}, {1, 0, 0})},
+      {"val_mask", from_values<std::uint8_t>({3}, {0, 1, 0})},
+      {"test_mask", from_values<std::uint8_t>({3}, {0, 0, 1})}};
+  const NodeData labelled = load(several);
+  CHECK(labelled.task == NodeTask::multi_label);
+  CHECK(labelled.labels.to_vector<float>() == std::vector<float>{0, 1, 1, 1, 0, 0});
+  CHECK(labelled.features.to_dense().to_vector<float>() ==
+        std::vector<float>{1, 0, 0, 0, 1, 0, 0, 0, 1});
+  several["y_multi"] = from_values<std::uint8_t>({3, 2}, {0, 1, 1, 1, 0, 2});
+  CHECK(contains(error_of([&] { load(several); }), "node 2 has 2 for label 1; expected 0, 1"));
+  several["y_multi"] = zeros({1000000000, 0}, u8);
+  CHECK(contains(error_of([&] { load(several); }), "'y_multi' is empty"));
 
   // The same layouts as numpy writes them.
   for (const auto& [name, nodes, edges] :

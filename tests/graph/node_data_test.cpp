@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <set>
+#include <string>
 #include <vector>
 
 #include <lipgrad/core/error.h>
@@ -80,6 +82,50 @@ TEST_CASE("hide_features: all of them, and none") {
   CHECK(zero_nodes(data.features).size() >= 180);
   CHECK_THROWS_AS(hide_features(data, 100.5, rng), Error);
   CHECK_THROWS_AS(hide_features(data, -1, rng), Error);
+}
+
+TEST_CASE("check_node_data: tasks, scores and edge features that do not fit") {
+  const auto wrong = [](auto&& change) {
+    NodeData data = some_data(true);
+    change(data);
+    try {
+      check_node_data(data);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto labelled = [](NodeData& data) {
+    data.task = NodeTask::multi_label;
+    data.score = NodeScore::roc_auc;
+    data.num_classes = 3;
+    data.labels = zeros({200, 3}, f32);
+    data.labels.mutable_data<float>()[4] = std::nanf("");
+  };
+  CHECK(wrong([](NodeData&) {}).empty());
+  CHECK(wrong(labelled).empty());
+  CHECK(wrong([&](NodeData& d) {
+          labelled(d);
+          d.labels.mutable_data<float>()[7] = 0.5f;
+        }) == "generated: node 2 has 0.5 for label 1; expected 0, 1 or NaN");
+  CHECK(wrong([&](NodeData& d) {
+          labelled(d);
+          d.score = NodeScore::accuracy;
+        }).starts_with("generated: nodes with several labels are judged by"));
+  CHECK(wrong([](NodeData& d) {
+          d.task = NodeTask::multi_label;
+        }).starts_with("generated: labels must be f32 of shape (200, 4)"));
+  CHECK(wrong([](NodeData& d) { d.score = NodeScore::roc_auc; }) ==
+        "generated: ROC-AUC is for two classes or for labels, not for 4 classes");
+  CHECK(wrong([](NodeData& d) { d.edge_features = ones({d.graph.num_edges(), 2}); }).empty());
+  CHECK(wrong([](NodeData& d) {
+          d.edge_features = ones({3, 2});
+        }).starts_with("generated: edge features must be f32, a row for each of "));
+  Generator rng{1};
+  NodeData data = some_data(true);
+  labelled(data);
+  CHECK_THROWS_WITH_AS(random_split(data, 1, 1, rng), "random_split: generated has no classes",
+                       Error);
 }
 
 TEST_CASE("zero_rows: ids that are none") {

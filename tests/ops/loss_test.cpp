@@ -40,6 +40,42 @@ TEST_CASE("cross_entropy gives rows that do not count no gradient") {
   CHECK(g.to_vector<double>() == std::vector<double>{0, 0, 0, 0, -0.5, 0.5});
 }
 
+TEST_CASE("bce_with_logits of chosen rows and of targets that are not known") {
+  const double ln2 = std::log(2.0), nan = std::nan("");
+  const Tensor x = from_values<double>({3, 2}, {0, 1, 0, 2, 9, 9}),
+               t = from_values<double>({3, 2}, {1, nan, 0.5, nan, nan, nan});
+  const auto rows = [](std::vector<std::int32_t> ids) {
+    return from_vector<std::int32_t>({static_cast<std::int64_t>(ids.size())}, ids);
+  };
+  CHECK(bce_with_logits(x, t, {.skip_missing = true}).item() == doctest::Approx(ln2));
+  CHECK(std::isnan(bce_with_logits(x, t).item()));
+  CHECK(std::isnan(bce_with_logits(x, t, {.rows = rows({0})}).item()));
+  const Tensor whole = from_values<double>({3, 2}, {1, 1, 0.5, 0, 1, 1});
+  CHECK(bce_with_logits(x, whole, {.rows = rows({1, 1, 0})}).item() ==
+        doctest::Approx(
+            (2 * (ln2 + std::log(1 + std::exp(2.0))) + ln2 + std::log(1 + std::exp(-1.0))) / 6));
+  Tape tape;
+  const Tensor watched = tape.watch(x);
+  const BceOptions known{.rows = rows({0, 2}), .skip_missing = true};
+  CHECK(tape.grad(bce_with_logits(watched, t, known), {watched})[0].to_vector<double>() ==
+        std::vector<double>{-0.5, 0, 0, 0, 0, 0});
+  // With nothing known there is nothing to learn.
+  const BceOptions none{.rows = rows({2}), .skip_missing = true};
+  const Tensor nothing = bce_with_logits(watched, t, none);
+  CHECK(nothing.item() == 0);
+  CHECK(tape.grad(nothing, {watched})[0].to_vector<double>() == std::vector<double>(6));
+  // Logits of any shape have no rows to choose, but may lack targets.
+  CHECK(bce_with_logits(from_values<double>({2}, {0, 5}), from_values<double>({2}, {0, nan}),
+                        {.skip_missing = true})
+            .item() == doctest::Approx(ln2));
+  CHECK_THROWS_WITH_AS(bce_with_logits(x, whole, {.rows = rows({0, 3})}),
+                       "bce_with_logits: row 3 at position 1 is not in [0, 3)", Error);
+  CHECK_THROWS_WITH_AS(bce_with_logits(x, whole, {.rows = zeros({0}, i64)}),
+                       "bce_with_logits: nothing to average in 0 rows of (3, 2)", Error);
+  CHECK_THROWS_WITH_AS(bce_with_logits(ones({2}), ones({2}), {.rows = rows({0})}),
+                       "bce_with_logits: expects logits of shape (N, C) with rows, got (2)", Error);
+}
+
 TEST_CASE("accuracy") {
   const Tensor x = from_values<float>({3, 2}, {0, 0, 1, 3, 5, 4}),
                labels = from_values<std::int32_t>({3}, {0, 0, 0});

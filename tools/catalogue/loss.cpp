@@ -1,5 +1,8 @@
 #include <lipgrad/ops/loss.h>
 
+#include <limits>
+#include <tuple>
+
 #include "catalogue/catalogue.h"
 
 namespace lipgrad::catalogue {
@@ -41,6 +44,35 @@ void add_loss(Catalogue& c) {
     };
     c.add("bce_with_logits", kind, pair, [](Inputs in) { return bce_with_logits(in[0], in[1]); });
     c.add("mse", kind, pair, [](Inputs in) { return mse(in[0], in[1]); });
+  }
+  // Chosen rows, and targets that are not known: those of NaN, whatever their value would be.
+  for (auto& [kind, rows, cols, chosen, missing] : std::vector<
+           std::tuple<const char*, std::int64_t, std::int64_t, std::vector<std::int64_t>, bool>>{
+           {"chosen rows, one twice", 5, 4, {3, 0, 3}, false},
+           {"missing targets", 4, 7, {}, true},
+           {"missing targets of chosen rows", 40, 70, {1, 39, 7, 1}, true}}) {
+    const Shape shape{rows, cols};
+    Tensor list;
+    if (!chosen.empty())
+      list = from_vector<std::int64_t>({static_cast<std::int64_t>(chosen.size())}, chosen);
+    Generator rng{11};
+    Tensor targets = rand_uniform(shape, 0, 1, f64, rng);
+    if (missing)
+      for (std::int64_t i = 0; i < targets.numel(); i += 3)
+        targets.mutable_data<double>()[i] = std::numeric_limits<double>::quiet_NaN();
+    c.add(
+        "bce_with_logits", kind,
+        [=, missing = missing](Generator& draw) {
+          std::vector<Tensor> inputs{randn(shape, f64, draw)};
+          if (!missing) inputs.push_back(rand_uniform(shape, 0, 1, f64, draw));
+          return inputs;
+        },
+        [=, missing = missing](Inputs in) {
+          return bce_with_logits(in[0],
+                                 missing ? targets.to(in[0].dtype()).to(in[0].device()) : in[1],
+                                 {.rows = list.defined() ? list.to(in[0].device()) : Tensor(),
+                                  .skip_missing = missing});
+        });
   }
 }
 
