@@ -123,6 +123,51 @@ Graph induced_subgraph(const Graph& graph, const Tensor& nodes) {
   return induced(graph.to(cpu_device), ids, places_of(ids, graph.num_nodes())).to(graph.device());
 }
 
+Neighborhood neighborhood(const Graph& graph, const Tensor& nodes) {
+  check_one(graph);
+  const std::vector<std::int64_t> wanted = node_ids("neighborhood", nodes, graph.num_nodes());
+  const Graph host = graph.to(cpu_device);
+  const std::int64_t* offset = host.pattern().offsets().data<std::int64_t>();
+  const std::int32_t* source = host.sources().data<std::int32_t>();
+  std::vector<std::int32_t> place = places_of(wanted, graph.num_nodes());
+  std::vector<bool> expanded(static_cast<std::size_t>(graph.num_nodes()));
+  for (const std::int64_t node : wanted) {
+    expanded[static_cast<std::size_t>(node)] = true;
+    for (std::int64_t k = offset[node]; k < offset[node + 1]; ++k) place[source[k]] = 0;
+  }
+  // From here on the places are those among all nodes met, ascending.
+  std::vector<std::int64_t> met, start{0};
+  for (std::int64_t node = 0; node < graph.num_nodes(); ++node) {
+    std::int32_t& here = place[static_cast<std::size_t>(node)];
+    if (here < 0) continue;
+    here = static_cast<std::int32_t>(met.size());
+    met.push_back(node);
+    start.push_back(start.back() + (expanded[static_cast<std::size_t>(node)]
+                                        ? offset[node + 1] - offset[node]
+                                        : 0));
+  }
+  const auto count = static_cast<std::int64_t>(met.size());
+  Tensor columns = empty({start.back()}, i32), order = empty({start.back()}, i64);
+  std::int32_t* column = columns.mutable_data<std::int32_t>();
+  std::int64_t* edge = order.mutable_data<std::int64_t>();
+  parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      for (std::int64_t at = start[i]; at < start[i + 1]; ++at) {
+        edge[at] = offset[met[i]] + at - start[i];
+        column[at] = place[source[edge[at]]];
+      }
+  });
+  std::vector<std::int64_t> rows;
+  for (const std::int64_t node : wanted) rows.push_back(place[static_cast<std::size_t>(node)]);
+  const Device device = graph.device();
+  return {Graph::from_sorted(
+              CsrPattern(count, count, from_vector({count + 1}, start), std::move(columns)),
+              std::move(order), graph.num_edges())
+              .to(device),
+          from_vector({count}, met).to(device),
+          from_vector({static_cast<std::int64_t>(rows.size())}, rows).to(device)};
+}
+
 Features select_rows(const Features& features, const Tensor& nodes) {
   const std::vector<std::int64_t> ids = node_ids("select_rows", nodes, features.rows());
   if (!features.is_sparse())

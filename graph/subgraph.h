@@ -12,6 +12,18 @@ namespace lipgrad {
 // graph's device. Error for ids out of range or repeated, and for a batch of several graphs.
 Graph induced_subgraph(const Graph& graph, const Tensor& nodes);
 
+// Some nodes and what one layer of message passing reads to compute their rows.
+struct Neighborhood {
+  // The nodes and the sources of all edges into them, with these edges and no others, in the order
+  // of the original: sums over a node's edges have the same bits. edge_order() as above.
+  Graph graph;
+  Tensor nodes;  // (n, i64): the original ids, ascending
+  Tensor rows;   // (i64): where among them the wanted nodes stand, in the order of the request
+};
+
+// nodes: as for induced_subgraph(), with the same errors.
+Neighborhood neighborhood(const Graph& graph, const Tensor& nodes);
+
 // Rows of features in the order of nodes (see gather), sparse ones as a sparse matrix. No gradient.
 Features select_rows(const Features& features, const Tensor& nodes);
 
