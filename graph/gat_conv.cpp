@@ -5,7 +5,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/graph/gat_attention.h>
-#include <lipgrad/ops/elementwise.h>
+#include <lipgrad/graph/identity_map.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/linear.h>
 
@@ -26,18 +26,6 @@ const GatConvOptions& checked(const GatConvOptions& o) {
                 "GatConv: an identity map needs in = heads * out, got {} and {} * {}", o.in,
                 o.heads, o.out);
   return o;
-}
-
-// (1 - beta) I + beta weight.
-Tensor towards_identity(const Tensor& weight, double beta) {
-  Tensor identity = zeros(weight.shape(), weight.dtype());
-  visit_float("GatConv", weight.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* x = identity.mutable_data<T>();
-    for (std::int64_t i = 0; i < weight.size(0); ++i)
-      x[i * weight.size(1) + i] = static_cast<T>(1 - beta);
-  });
-  return add(mul(weight, beta), identity.to(weight.device()));
 }
 
 }  // namespace
@@ -64,9 +52,7 @@ Tensor GatConv::forward(const Graph& graph, const Features& x, Mode mode) const 
   LIPGRAD_CHECK(x.rows() == graph.num_nodes() && x.cols() == options_.in,
                 "GatConv: features must be ({}, {}) for this graph and layer, got ({}, {})",
                 graph.num_nodes(), options_.in, x.rows(), x.cols());
-  const Tensor weight = options_.identity_map < 1
-                            ? towards_identity(lin.weight, options_.identity_map)
-                            : lin.weight.value();
+  const Tensor weight = identity_map(lin.weight, options_.identity_map);
   const Tensor z = x.is_sparse() ? linear(x.sparse(), weight) : linear(x.dense(), weight);
   return gat_attention(graph, z, att_src, att_dst, bias ? bias->value() : Tensor(),
                        {.negative_slope = options_.negative_slope,

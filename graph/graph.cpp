@@ -1,6 +1,7 @@
 #include <lipgrad/graph/graph.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -19,6 +20,8 @@ struct Graph::Data {
   Tensor graph_offsets;
   std::once_flag loops_once;
   std::shared_ptr<const Graph> with_loops;  // none when the graph itself is the answer
+  std::once_flag normalized_once[2];
+  Tensor normalized[2];  // values of normalized_adjacency(): f32, f64
   // On another device than the CPU: where it was copied from, and of that the copies.
   std::shared_ptr<Data> host;
   DeviceCopies<Data> copies;
@@ -332,6 +335,36 @@ const Graph& Graph::with_self_loops() const {
               std::move(order), data_->list_size, data_->graph_offsets));
   });
   return data_->with_loops ? *data_->with_loops : *this;
+}
+
+CsrMatrix Graph::normalized_adjacency(DType dtype) const {
+  LIPGRAD_CHECK(is_floating(dtype), "graph: a normalised adjacency is f32 or f64, not {}", dtype);
+  const int which = dtype == f32 ? 0 : 1;
+  Tensor& values = data_->normalized[which];
+  std::call_once(data_->normalized_once[which], [&] {
+    if (data_->host) {
+      values = to(cpu_device).normalized_adjacency(dtype).values().to(device());
+      return;
+    }
+    values = empty({num_edges()}, dtype);
+    const std::int64_t* offset = pattern().offsets().data<std::int64_t>();
+    const std::int32_t* source = sources().data<std::int32_t>();
+    visit_float("graph", dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* value = values.mutable_data<T>();
+      parallel_for(num_nodes(), 1024, [&](std::int64_t begin, std::int64_t end) {
+        const auto degree = [&](std::int64_t node) {
+          return static_cast<double>(offset[node + 1] - offset[node]);
+        };
+        for (std::int64_t i = begin; i < end; ++i)
+          for (std::int64_t k = offset[i]; k < offset[i + 1]; ++k) {
+            const double product = degree(i) * degree(source[k]);
+            value[k] = product > 0 ? static_cast<T>(1 / std::sqrt(product)) : T(0);
+          }
+      });
+    });
+  });
+  return CsrMatrix(pattern(), values);
 }
 
 Graph Graph::to(Device device) const {

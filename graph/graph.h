@@ -80,6 +80,11 @@ class Graph {
   // use, once, and shared by all copies: layers may ask in every forward pass.
   // The reference is good as long as this object.
   const Graph& with_self_loops() const;
+  // D^-1/2 A D^-1/2, N x N, with D the in-degrees (repeated edges counted): edge j -> i has the
+  // value 1 / sqrt(d_i d_j), or 0 where j has no edges in. f32 or f64. Its values are computed at
+  // the first use, once for each dtype, and shared by all copies. Where every edge has its reverse,
+  // its l2 norm is at most 1.
+  CsrMatrix normalized_adjacency(DType dtype) const;
 
   Device device() const { return pattern().device(); }
   // The same graph on another device, where layers run on it. Copied at the first call, and shared

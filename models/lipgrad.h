@@ -30,9 +30,11 @@
 #include <lipgrad/graph/features.h>
 #include <lipgrad/graph/gat_attention.h>
 #include <lipgrad/graph/gat_conv.h>
+#include <lipgrad/graph/gcn_conv.h>
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/graph.h>
 #include <lipgrad/graph/graph_layer_norm.h>
+#include <lipgrad/graph/identity_map.h>
 #include <lipgrad/graph/message_passing.h>
 #include <lipgrad/graph/neighbor_sampler.h>
 #include <lipgrad/graph/node_batches.h>
