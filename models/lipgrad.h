@@ -30,6 +30,7 @@
 #include <lipgrad/graph/features.h>
 #include <lipgrad/graph/gat_attention.h>
 #include <lipgrad/graph/gat_conv.h>
+#include <lipgrad/graph/gated_graph_conv.h>
 #include <lipgrad/graph/gcn_conv.h>
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/graph.h>
@@ -52,6 +53,7 @@
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/group_sort.h>
+#include <lipgrad/ops/gru_cell.h>
 #include <lipgrad/ops/index.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/layers.h>

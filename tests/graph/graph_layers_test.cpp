@@ -10,9 +10,11 @@
 #include <lipgrad/core/npz.h>
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/tape.h>
+#include <lipgrad/graph/gated_graph_conv.h>
 #include <lipgrad/graph/gcn_conv.h>
 #include <lipgrad/graph/identity_map.h>
 #include <lipgrad/ops/linear.h>
+#include <lipgrad/ops/shape.h>
 #include <lipgrad/ops/spmm.h>
 
 #include <support/data.h>
@@ -72,6 +74,49 @@ TEST_CASE("GcnConv: PyTorch Geometric's values and gradients") {
   check_golden<GcnConv>("gcn_wider", GcnConvOptions{.in = 3, .out = 7}, true);
   check_golden<GcnConv>(
       "gcn_no_loops", GcnConvOptions{.in = 5, .out = 5, .self_loops = false, .bias = false}, true);
+}
+
+TEST_CASE("GatedGraphConv: PyTorch Geometric's values and gradients") {
+  check_golden<GatedGraphConv>("ggnn_one", GatedGraphConvOptions{.in = 6, .out = 6}, true);
+  check_golden<GatedGraphConv>("ggnn_padded", GatedGraphConvOptions{.in = 4, .out = 7, .steps = 3},
+                               true);
+  check_golden<GatedGraphConv>(
+      "ggnn_no_bias", GatedGraphConvOptions{.in = 5, .out = 5, .steps = 2, .bias = false}, true);
+}
+
+TEST_CASE("GatedGraphConv: a shared weight, parameters and errors") {
+  Generator rng{6};
+  const Graph graph = random_graph(12, 30, false, rng);
+  const Tensor x = randn({12, 5}, f64, rng);
+  One<GatedGraphConv> shared(
+      GatedGraphConvOptions{.in = 5, .out = 5, .steps = 2, .share_weight = true, .dtype = f64}),
+      apart(GatedGraphConvOptions{.in = 5, .out = 5, .steps = 2, .dtype = f64});
+  apart.initialize(rng);
+  shared.initialize(rng);
+  std::vector<std::string> names;
+  for (auto& [path, parameter] : apart.layer.named_parameters()) {
+    names.push_back(path);
+    CHECK(parameter->shape()[0] == (path == "weight" ? 2 : 15));
+  }
+  CHECK(names == std::vector<std::string>{"weight", "rnn.weight_ih", "rnn.weight_hh", "rnn.bias_ih",
+                                          "rnn.bias_hh"});
+  // The same weight twice.
+  for (auto& [path, parameter] : apart.layer.named_parameters())
+    if (path != "weight")
+      for (auto& [other, value] : shared.layer.named_parameters())
+        if (other == path) parameter->set_value(value->value());
+  apart.layer.weight.set_value(
+      concat({shared.layer.weight.value(), shared.layer.weight.value()}, 0));
+  CHECK(bitwise_equal(shared.layer.forward(graph, x, Mode::eval()),
+                      apart.layer.forward(graph, x, Mode::eval())));
+
+  CHECK_THROWS_WITH_AS(
+      apart.layer.forward(graph, randn({12, 4}, f64, rng), Mode::eval()),
+      "GatedGraphConv: features must be (12, 5) for this graph and layer, got (12, 4)", Error);
+  CHECK_THROWS_AS(apart.layer.forward(graph, x, ones({30, 1}), Mode::eval()), Error);
+  CHECK_THROWS_WITH_AS(One<GatedGraphConv>(GatedGraphConvOptions{.in = 6, .out = 5}),
+                       "GatedGraphConv: in must be from 1 to out, got 6 and out = 5", Error);
+  CHECK_THROWS_AS(One<GatedGraphConv>(GatedGraphConvOptions{.in = 5, .out = 5, .steps = 0}), Error);
 }
 
 TEST_CASE("a normalised adjacency: its values, its norm, one for all copies") {
