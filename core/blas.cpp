@@ -18,6 +18,12 @@
 extern "C" void dsyev_(const char* jobz, const char* uplo, const blasint* n, double* a,
                        const blasint* lda, double* w, double* work, const blasint* lwork,
                        blasint* info, std::size_t, std::size_t);
+extern "C" void dsyevr_(const char* jobz, const char* range, const char* uplo, const blasint* n,
+                        double* a, const blasint* lda, const double* vl, const double* vu,
+                        const blasint* il, const blasint* iu, const double* abstol, blasint* m,
+                        double* w, double* z, const blasint* ldz, blasint* isuppz, double* work,
+                        const blasint* lwork, blasint* iwork, const blasint* liwork, blasint* info,
+                        std::size_t, std::size_t, std::size_t);
 
 namespace lipgrad {
 namespace {
@@ -260,7 +266,43 @@ void gemm_batched(std::int64_t batch, bool trans_a, bool trans_b, std::int64_t m
   });
 }
 
+namespace {
+
+// All eigenvalues of a symmetric matrix, ascending; the matrix is overwritten. LAPACK's result.
+blasint eigenvalues_of(blasint n, double* matrix, double* values) {
+  blasint info = 0, length = -1;
+  double wanted = 0;
+  dsyev_("N", "L", &n, matrix, &n, values, &wanted, &length, &info, 1, 1);
+  length = static_cast<blasint>(wanted);
+  std::vector<double> work(length);
+  dsyev_("N", "L", &n, matrix, &n, values, work.data(), &length, &info, 1, 1);
+  return info;
+}
+
+// The largest eigenvalue alone, with its vector.
+blasint largest_eigenvector(blasint n, double* matrix, double* values, double* vector) {
+  const double unused = 0;
+  blasint info = 0, length = -1, integers = -1, found = 0, support[2], wanted_integers = 0;
+  double wanted = 0;
+  dsyevr_("V", "I", "L", &n, matrix, &n, &unused, &unused, &n, &n, &unused, &found, values, vector,
+          &n, support, &wanted, &length, &wanted_integers, &integers, &info, 1, 1, 1);
+  length = static_cast<blasint>(wanted);
+  integers = wanted_integers;
+  std::vector<double> work(length);
+  std::vector<blasint> integer_work(integers);
+  dsyevr_("V", "I", "L", &n, matrix, &n, &unused, &unused, &n, &n, &unused, &found, values, vector,
+          &n, support, work.data(), &length, integer_work.data(), &integers, &info, 1, 1, 1);
+  return info;
+}
+
+}  // namespace
+
 double largest_singular_value(std::int64_t rows, std::int64_t cols, const double* a) {
+  return largest_singular_value(rows, cols, a, nullptr, nullptr);
+}
+
+double largest_singular_value(std::int64_t rows, std::int64_t cols, const double* a, double* left,
+                              double* right) {
   LIPGRAD_CHECK(rows >= 0 && cols >= 0, "largest_singular_value: negative size in {} x {}", rows,
                 cols);
   double largest = 0;
@@ -269,6 +311,10 @@ double largest_singular_value(std::int64_t rows, std::int64_t cols, const double
                   "largest_singular_value: element ({}, {}) of a {} x {} matrix is {}", i / cols,
                   i % cols, rows, cols, a[i]);
     largest = std::max(largest, std::abs(a[i]));
+  }
+  if (left != nullptr) {
+    std::fill(left, left + rows, 0.0);
+    std::fill(right, right + cols, 0.0);
   }
   if (largest == 0) return 0;
   const std::int64_t size = std::min(rows, cols);
@@ -284,15 +330,22 @@ double largest_singular_value(std::int64_t rows, std::int64_t cols, const double
        0.0, gram.data(), size);
   use_one_blas_thread();
   const auto n = static_cast<blasint>(size);
-  blasint info = 0, length = -1;
-  double wanted = 0;
-  dsyev_("N", "L", &n, gram.data(), &n, eigenvalues.data(), &wanted, &length, &info, 1, 1);
-  length = static_cast<blasint>(wanted);
-  std::vector<double> work(length);
-  dsyev_("N", "L", &n, gram.data(), &n, eigenvalues.data(), work.data(), &length, &info, 1, 1);
-  LIPGRAD_CHECK(info == 0, "largest_singular_value: LAPACK's dsyev returned {} for {} x {}", info,
-                rows, cols);
-  return std::ldexp(std::sqrt(std::max(0.0, eigenvalues.back())), exponent);
+  const blasint info =
+      left != nullptr ? largest_eigenvector(n, gram.data(), eigenvalues.data(), wide ? left : right)
+                      : eigenvalues_of(n, gram.data(), eigenvalues.data());
+  LIPGRAD_CHECK(info == 0, "largest_singular_value: LAPACK returned {} for {} x {}", info, rows,
+                cols);
+  if (left == nullptr) return std::ldexp(std::sqrt(std::max(0.0, eigenvalues.back())), exponent);
+  // The other vector, from A right = value left: its length is the value, too.
+  const double* known = wide ? left : right;
+  double *other = wide ? right : left, squares = 0;
+  const std::int64_t count = std::max(rows, cols);
+  gemm(wide, false, count, std::int64_t{1}, size, 1.0, scaled.data(), cols, known, std::int64_t{1},
+       0.0, other, std::int64_t{1});
+  for (std::int64_t i = 0; i < count; ++i) squares += other[i] * other[i];
+  const double value = std::sqrt(squares);
+  for (std::int64_t i = 0; i < count; ++i) other[i] /= value;
+  return std::ldexp(value, exponent);
 }
 
 const char* blas_description() { return openblas_get_config(); }

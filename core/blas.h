@@ -62,6 +62,10 @@ void gemm_batched(std::int64_t batch, bool trans_a, bool trans_b, std::int64_t m
 // within some 1e-15 of that of a singular value decomposition, relative, at an eighth of the time.
 // Neither overflows nor underflows. Error when an element is not finite.
 double largest_singular_value(std::int64_t rows, std::int64_t cols, const double* a);
+// The same with its vectors: left (rows) and right (cols) of length 1 with A right = value left, of
+// either sign, and any of those in question where the value repeats; zeros when the value is 0.
+double largest_singular_value(std::int64_t rows, std::int64_t cols, const double* a, double* left,
+                              double* right);
 
 // The installed OpenBLAS in words, for logs: version, kernels, flavour.
 const char* blas_description();

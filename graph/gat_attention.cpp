@@ -1,10 +1,9 @@
 #include <lipgrad/graph/gat_attention.h>
 
-#include <cmath>
-
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
+#include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/kernels/gat.h>
 
 namespace lipgrad {
@@ -24,9 +23,7 @@ struct GatAttention {
   static constexpr auto name = "gat_attention";
   Graph graph;
   GatForm form;  // without the mask
-  AttentionNorm norm;
-  GatNormForm norm_form;
-  double eps;
+  std::optional<VectorScoreNorm> norm;
   double dropout;
   std::uint64_t seed, draw;
 
@@ -41,12 +38,12 @@ struct GatAttention {
                        z.device());
     Tensor squares;
     Denominators denominators;
-    if (norm != AttentionNorm::none) {
+    if (norm) {
       squares = per_head();
       denominators.target = per_head();
-      denominators.argmax = empty({nodes, heads}, i32, z.device());
+      denominators.argmax = empty({norm->global ? 1 : nodes, heads}, i32, z.device());
       denominators.factor = empty({heads}, z.dtype(), z.device());
-      if (!norm_form.centre) denominators.source = squares;
+      if (norm->edge_source) denominators.source = squares;
     }
     visit_float(name, z.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -54,14 +51,14 @@ struct GatAttention {
                      a_src.data<T>(), a_dst.data<T>(), s_src.mutable_data<T>(),
                      stats.mutable_data<T>(), mutable_data_or_null<T>(squares));
       if (squares.defined())
-        LIPGRAD_LAUNCH(z.device(), gat_norm<T>, view(false), form, norm_form, a_src.data<T>(),
+        LIPGRAD_LAUNCH(z.device(), gat_norm<T>, view(false), form, norm_form(), a_src.data<T>(),
                        a_dst.data<T>(), squares.mutable_data<T>(),
                        denominators.target.mutable_data<T>(),
                        denominators.argmax.mutable_data<std::int32_t>(),
                        denominators.factor.mutable_data<T>());
-      LIPGRAD_LAUNCH(z.device(), gat_forward<T>, view(false), with(keep), denominators.view<T>(eps),
-                     z.data<T>(), s_src.data<T>(), data_or_null<T>(bias), stats.mutable_data<T>(),
-                     out.mutable_data<T>());
+      LIPGRAD_LAUNCH(z.device(), gat_forward<T>, view(false), with(keep),
+                     denominators.view<T>(eps()), z.data<T>(), s_src.data<T>(),
+                     data_or_null<T>(bias), stats.mutable_data<T>(), out.mutable_data<T>());
     });
     for (const Tensor& kept : {z, a_src, a_dst, s_src, stats, denominators.target,
                                denominators.source, denominators.argmax, denominators.factor})
@@ -73,33 +70,37 @@ struct GatAttention {
     const Tensor &z = ctx.saved(0), &a_src = ctx.saved(1), &a_dst = ctx.saved(2),
                  &s_src = ctx.saved(3), &stats = ctx.saved(4);
     const Denominators denominators{ctx.saved(5), ctx.saved(6), ctx.saved(7), ctx.saved(8)};
-    const bool normed = norm != AttentionNorm::none;
     const Tensor keep = draw_keep(z.device());
     const GatForm masked = with(keep);
     const std::int64_t nodes = graph.num_nodes(), heads = form.heads;
     Tensor grad_stats = empty({nodes, 2, heads}, z.dtype(), z.device());
     Tensor grad_norm, z_factor, a_factor, grad_bias;
-    if (normed) {
+    Tensor factor = denominators.factor;
+    const bool through_norm = norm && !norm->detach;
+    if (norm) {
       grad_norm = empty_like(grad_stats);
-      z_factor = empty_like(s_src);
-      a_factor = empty_like(denominators.factor);
+      z_factor =
+          through_norm ? empty_like(s_src) : zeros(s_src.shape(), s_src.dtype(), s_src.device());
+      a_factor = through_norm ? empty_like(factor)
+                              : zeros(factor.shape(), factor.dtype(), factor.device());
+      if (!through_norm) factor = a_factor;
     }
     if (ctx.needs_grad(3)) grad_bias = empty({gy.size(1)}, z.dtype(), z.device());
     visit_float(name, z.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       LIPGRAD_LAUNCH(z.device(), gat_backward_targets<T>, view(false), masked,
-                     denominators.view<T>(eps), z.data<T>(), s_src.data<T>(), stats.data<T>(),
+                     denominators.view<T>(eps()), z.data<T>(), s_src.data<T>(), stats.data<T>(),
                      gy.data<T>(), grad_stats.mutable_data<T>(), mutable_data_or_null<T>(grad_norm),
                      mutable_data_or_null<T>(grad_bias));
       if (grad_bias.defined()) gx[3] = grad_bias;
       if (!ctx.needs_grad(0) && !ctx.needs_grad(1) && !ctx.needs_grad(2)) return;
-      if (normed)
-        LIPGRAD_LAUNCH(z.device(), gat_norm_backward<T>, view(true), form, norm_form,
+      if (through_norm)
+        LIPGRAD_LAUNCH(z.device(), gat_norm_backward<T>, view(true), form, norm_form(),
                        denominators.argmax.data<std::int32_t>(), denominators.factor.data<T>(),
                        grad_norm.data<T>(), z_factor.mutable_data<T>(), a_factor.mutable_data<T>());
       Tensor grad_z = empty_like(z), grad_a_src = empty_like(a_src), grad_a_dst = empty_like(a_dst);
       LIPGRAD_LAUNCH(z.device(), gat_backward_sources<T>, view(true), masked,
-                     denominators.view<T>(eps), data_or_null<T>(denominators.factor),
+                     denominators.view<T>(eps()), data_or_null<T>(factor),
                      data_or_null<T>(z_factor), data_or_null<T>(a_factor), z.data<T>(),
                      s_src.data<T>(), stats.data<T>(), grad_stats.data<T>(), gy.data<T>(),
                      a_src.data<T>(), a_dst.data<T>(), grad_z.mutable_data<T>(),
@@ -111,6 +112,10 @@ struct GatAttention {
   }
 
  private:
+  double eps() const { return norm ? norm->eps : 0; }
+  GatNormForm norm_form() const {
+    return {!norm->edge_source, norm->joint, norm->kappa, norm->global};
+  }
   GatGraph view(bool reverse) const {
     const CsrPattern& edges = graph.pattern();
     GatGraph g;
@@ -164,10 +169,8 @@ void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tenso
   }
   LIPGRAD_CHECK(options.dropout >= 0 && options.dropout <= 1,
                 "{}: dropout must be from 0 to 1, got {}", op, options.dropout);
-  LIPGRAD_CHECK(options.kappa > 0 && std::isfinite(options.kappa),
-                "{}: kappa must be positive and finite, got {}", op, options.kappa);
-  LIPGRAD_CHECK(options.eps >= 0 && std::isfinite(options.eps),
-                "{}: eps must be finite and >= 0, got {}", op, options.eps);
+  LIPGRAD_CHECK(!options.norm || !options.norm->target_lipschitz,
+                "{}: target_lipschitz is for layers, which know the projection: GatConv", op);
 }
 
 }  // namespace
@@ -175,9 +178,8 @@ void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tenso
 Tensor gat_attention(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tensor& a_dst,
                      const Tensor& bias, const GatAttentionOptions& options, Mode mode) {
   check(graph, z, a_src, a_dst, bias, options);
-  const bool reference = options.norm == AttentionNorm::lipschitz_reference;
-  GatAttention op{graph, {}, options.norm, {}, options.eps, 0, 0, 0};
-  op.norm_form = {.centre = !reference, .joint = reference, .kappa = options.kappa};
+  GatAttention op{graph, {}, {}, 0, 0, 0};
+  if (options.norm) op.norm = vector_score_norm(op.name, ScoreKind::gat, *options.norm);
   op.form.heads = a_src.size(0);
   op.form.features = a_src.size(1);
   op.form.negative_slope = options.negative_slope;

@@ -1,31 +1,13 @@
 #pragma once
 
-#include <cstdint>
+#include <optional>
 
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/tensor.h>
 #include <lipgrad/graph/graph.h>
+#include <lipgrad/graph/lipschitz_norm.h>
 
 namespace lipgrad {
-
-// What the scores of graph attention are divided by before LeakyReLU, so that their size no longer
-// depends on that of the features (Dasoulas, Scaman, Virmaux: Lipschitz normalization for
-// self-attention layers with application to graph neural networks, ICML 2021).
-enum class AttentionNorm : std::uint8_t {
-  none,
-  // LipschitzNorm: the score of j -> i, head h, is divided by
-  //   kappa |a_h| sqrt(|z[i,h]|^2 + max_k |z[k,h]|^2) + eps,   a_h = [a_src[h] | a_dst[h]],
-  // the maximum over the sources k of the edges into i, the self-loop's included. With self-loops
-  // no score exceeds 1 / kappa, and scores stay the same when a or z is scaled. The map from z to
-  // the output then has a Lipschitz constant (l2 norm of all elements) of at most
-  //   sqrt(M) max_i (e^(1 / kappa) / sqrt(n_i) + 2 / kappa),
-  // n_i the size of node i's neighbourhood with itself, M the largest number of neighbourhoods that
-  // a node is in (no parallel edges): it does not grow with z, as that of plain attention does.
-  lipschitz,
-  // What the authors' code of 2022 computes, as a control: |z[j,h]|^2, of the edge's source, for
-  // |z[i,h]|^2, and one |a| over all heads; without its fault of indexing in several heads.
-  lipschitz_reference,
-};
 
 struct GatAttentionOptions {
   double negative_slope = 0.2;  // of LeakyReLU
@@ -35,9 +17,8 @@ struct GatAttentionOptions {
   double dropout = 0;
   // The mean over the heads instead of their concatenation.
   bool mean_heads = false;
-  AttentionNorm norm = AttentionNorm::none;
-  double kappa = 4;    // of the norm
-  double eps = 1e-12;  // of the norm
+  // LipschitzNorm of the scores, of kind gat; see below.
+  std::optional<LipschitzNorm> norm = {};
 };
 
 // Graph attention (Velickovic, Cucurull, Casanova, Romero, Lio, Bengio: Graph attention networks,
@@ -53,8 +34,17 @@ struct GatAttentionOptions {
 // mode's generator: element edge H + h is alpha of that edge and head, self-loops counting from
 // edge E on in order of the nodes.
 //
-// The norm is AttentionNorm's, 1 by default. Gradients go through it; that of a maximum goes to the
-// node of lowest id among those that reach it. Error unless kappa > 0 and eps >= 0.
+// The norm is 1, or with LipschitzNorm of kind gat
+//
+//   (kappa |a_h| sqrt(|z[i,h]|^2 + max_k |z[k,h]|^2) + eps) / alpha,  a_h = [a_src[h] | a_dst[h]],
+//
+// the maximum over the sources k of the edges into i, the self-loop's included, or over all nodes
+// (scope global); |z[j,h]|, of the edge's source, in place of |z[i,h]| with edge_source; one |a| of
+// all heads if joint. No score exceeds alpha / kappa (with edge_source: given self-loops or the
+// global scope), and scores stay the same when a or z is scaled; gat_norm.h has the Lipschitz
+// constant. Gradients go through the norm unless detach; that of a maximum goes to the node of
+// lowest id among those that reach it. Error for options that have no meaning here: query_norm,
+// pre_scale, and target_lipschitz, which is for layers.
 //
 // Kept for backward: z and four numbers a (node, head), six or seven with a norm. Nothing has the
 // size of the edges times the features; scores and weights are computed again in backward, and the

@@ -1,13 +1,15 @@
 #include <lipgrad/graph/gat_conv.h>
 
-#include <cmath>
 #include <utility>
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/graph/gat_attention.h>
+#include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/identity_map.h>
+#include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/linear.h>
+#include <lipgrad/ops/spectral_norm.h>
 
 namespace lipgrad {
 namespace {
@@ -18,8 +20,7 @@ const GatConvOptions& checked(const GatConvOptions& o) {
                 o.heads);
   LIPGRAD_CHECK(o.attention_dropout >= 0 && o.attention_dropout <= 1,
                 "GatConv: attention_dropout must be from 0 to 1, got {}", o.attention_dropout);
-  LIPGRAD_CHECK(o.kappa > 0 && std::isfinite(o.kappa),
-                "GatConv: kappa must be positive and finite, got {}", o.kappa);
+  if (o.norm) vector_score_norm("GatConv", ScoreKind::gat, *o.norm);
   LIPGRAD_CHECK(o.identity_map > 0 && o.identity_map <= 1,
                 "GatConv: identity_map must be above 0 and at most 1, got {}", o.identity_map);
   LIPGRAD_CHECK(o.identity_map == 1 || o.in == o.heads * o.out,
@@ -31,7 +32,7 @@ const GatConvOptions& checked(const GatConvOptions& o) {
 }  // namespace
 
 GatConv::GatConv(Module& parent, std::string name, const GatConvOptions& options)
-    : Module(parent, std::move(name)),
+    : GraphConv(parent, std::move(name)),
       lin(*this, "lin", options.in, checked(options).heads * options.out,
           {.bias = false,
            .weight_initializer =
@@ -47,20 +48,30 @@ GatConv::GatConv(Module& parent, std::string name, const GatConvOptions& options
                  init::zeros(), options.dtype);
 }
 
-Tensor GatConv::forward(const Graph& graph, const Features& x, Mode mode) const {
+Tensor GatConv::forward(const Graph& graph, const Features& x, const Tensor& edge_features,
+                        Mode mode) const {
   const ModuleScope scope(path());
   LIPGRAD_CHECK(x.rows() == graph.num_nodes() && x.cols() == options_.in,
                 "GatConv: features must be ({}, {}) for this graph and layer, got ({}, {})",
                 graph.num_nodes(), options_.in, x.rows(), x.cols());
-  const Tensor weight = identity_map(lin.weight, options_.identity_map);
+  LIPGRAD_CHECK(!edge_features.defined(), "GatConv: takes no edge features, got {}",
+                edge_features.shape());
+  Tensor weight = identity_map(lin.weight, options_.identity_map);
+  std::optional<LipschitzNorm> norm = options_.norm;
+  if (norm && norm->target_lipschitz) {
+    const double certificate = gat_certificate(graph, options_.self_loops, ScoreKind::gat, *norm);
+    Tensor size = mul(spectral_norm_of(weight), certificate);
+    if (norm->detach) size = size.detach();
+    weight = mul(weight, div(*norm->target_lipschitz, size));
+    norm->target_lipschitz.reset();
+  }
   const Tensor z = x.is_sparse() ? linear(x.sparse(), weight) : linear(x.dense(), weight);
   return gat_attention(graph, z, att_src, att_dst, bias ? bias->value() : Tensor(),
                        {.negative_slope = options_.negative_slope,
                         .self_loops = options_.self_loops,
                         .dropout = options_.attention_dropout,
                         .mean_heads = !options_.concat,
-                        .norm = options_.attention_norm,
-                        .kappa = options_.kappa},
+                        .norm = norm},
                        mode);
 }
 

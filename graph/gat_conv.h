@@ -4,10 +4,8 @@
 #include <optional>
 #include <string>
 
-#include <lipgrad/core/module.h>
-#include <lipgrad/graph/features.h>
 #include <lipgrad/graph/gat_attention.h>
-#include <lipgrad/graph/graph.h>
+#include <lipgrad/graph/graph_conv.h>
 #include <lipgrad/ops/layers.h>
 
 namespace lipgrad {
@@ -20,8 +18,11 @@ struct GatConvOptions {
   bool self_loops = true;
   double negative_slope = 0.2;
   double attention_dropout = 0;
-  AttentionNorm attention_norm = AttentionNorm::none;
-  double kappa = 4;  // of the norm
+  // LipschitzNorm of the scores. With target_lipschitz the projection is divided by
+  // gat_certificate() times its own norm (spectral_norm_of(), through which gradients go, unless
+  // detach) and multiplied by the target: as scores do not depend on its size, that multiplies the
+  // output, the bias excepted. The certificate counts the graph's edges in every forward pass.
+  std::optional<LipschitzNorm> norm = {};
   // beta in (0, 1]: features are projected by (1 - beta) I + beta lin.weight (the identity map of
   // GCNII: Chen, Wei, Huang, Ding, Li, ICML 2020, equation 5), which asks for in = heads * out.
   double identity_map = 1;
@@ -34,12 +35,19 @@ struct GatConvOptions {
 // see gat_attention.h. Its parameters are, by name and initialiser, those of GATConv in PyTorch
 // Geometric: lin.weight (heads out, in), att_src and att_dst (heads, out), all Glorot uniform, and
 // bias, zeros. Error unless in, out, heads >= 1 and the options are as said there.
-class GatConv : public Module {
+class GatConv : public GraphConv {
  public:
   GatConv(Module& parent, std::string name, const GatConvOptions& options);
 
   // x: (N, in), dense or sparse. Returns (N, heads * out), or (N, out) without concat.
-  Tensor forward(const Graph& graph, const Features& x, Mode mode) const;
+  using GraphConv::forward;
+  Tensor forward(const Graph& graph, const Features& x, const Tensor& edge_features,
+                 Mode mode) const override;
+
+  std::int64_t in_features() const override { return options_.in; }
+  std::int64_t out_features() const override {
+    return options_.concat ? options_.heads * options_.out : options_.out;
+  }
 
   const GatConvOptions& options() const { return options_; }
 

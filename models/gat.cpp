@@ -27,6 +27,15 @@ void check(const GatOptions& o) {
                 "equal width");
 }
 
+std::optional<LipschitzNorm> attention_norm(const GatOptions& o) {
+  if (o.attention_norm == AttentionNorm::none) return {};
+  LipschitzNorm norm;
+  if (o.attention_norm == AttentionNorm::lipschitz_reference)
+    norm = LipschitzNorm::reference_code_2022(ScoreKind::gat);
+  norm.kappa = o.kappa;
+  return norm;
+}
+
 }  // namespace
 
 Gat::Gat(const GatOptions& options) : options_(options) { build(); }
@@ -57,8 +66,7 @@ void Gat::build() {
         .concat = !logits,
         .negative_slope = o.negative_slope,
         .attention_dropout = o.attention_dropout,
-        .attention_norm = o.attention_norm,
-        .kappa = o.kappa,
+        .norm = attention_norm(o),
         .identity_map =
             o.identity_map > 0 ? std::min(1.0, std::log1p(o.identity_map / double(layer + 1))) : 1,
         .weight_initializer = o.spectral_init ? init::spectral() : Initializer(),

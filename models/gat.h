@@ -21,6 +21,10 @@ enum class Residual : std::uint8_t {
   damped,    // h + alpha (f - h), alpha learned for each feature
 };
 
+// Which norm of the attention scores: none, LipschitzNorm of kind gat, or that norm as in the
+// authors' code of 2022.
+enum class AttentionNorm : std::uint8_t { none, lipschitz, lipschitz_reference };
+
 struct GatOptions {
   std::int64_t in = 0;   // features of a node
   std::int64_t out = 0;  // classes

@@ -30,6 +30,7 @@
 #include <lipgrad/graph/features.h>
 #include <lipgrad/graph/gat_attention.h>
 #include <lipgrad/graph/gat_conv.h>
+#include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/gated_graph_conv.h>
 #include <lipgrad/graph/gcn_conv.h>
 #include <lipgrad/graph/generated_graph.h>

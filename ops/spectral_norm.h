@@ -11,4 +11,9 @@ namespace lipgrad {
 // dimensions, and when an element is not finite.
 double spectral_norm(const Tensor& w);
 
+// The same as a tensor of shape () with a gradient: that of the largest singular value is the outer
+// product of its vectors (any pair of them where it repeats), and 0 where the value is 0. Of w's
+// dtype and on its device; computed on the CPU.
+Tensor spectral_norm_of(const Tensor& w);
+
 }  // namespace lipgrad

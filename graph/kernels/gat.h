@@ -59,6 +59,7 @@ struct GatNormForm {
   bool centre = true;  // c = i; else c = j, the edge's own source
   bool joint = false;  // |a| over all heads; else each head has its own
   double kappa = 4;
+  bool global = false;  // k over all sources of the graph
 };
 
 }  // namespace lipgrad
@@ -75,8 +76,8 @@ LIPGRAD_KERNELS(
     // What GatNorm wants, from squares as gat_scores left them. squares (sources, H) is multiplied
     // by factor[h] = (kappa |a|)^2; target[i,h] = max_k squares[k,h], plus squares[i,h] in the
     // centre form; argmax[i,h] is that k, of equal ones the lowest, or -1 where i has no edge,
-    // whose target is 0. The caller takes squares as GatNorm::source in the form that is not
-    // centred.
+    // whose target is 0. In the global form argmax is (H), and nodes without edges are as others.
+    // The caller takes squares as GatNorm::source in the form that is not centred.
     template <class T> void gat_norm(const GatGraph& graph, const GatForm& form,
                                      const GatNormForm& norm, const T* a_src, const T* a_dst,
                                      T* squares, T* target, std::int32_t* argmax, T* factor);

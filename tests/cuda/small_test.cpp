@@ -101,7 +101,9 @@ TEST_SUITE("small") {
       const Device device = in[0].device();
       return spmm(CsrMatrix(graph.pattern().to(device), weights.to(device)), in[0]);
     });
-    for (const AttentionNorm norm : {AttentionNorm::none, AttentionNorm::lipschitz})
+    for (const std::optional<LipschitzNorm>& norm :
+         {std::optional<LipschitzNorm>(), std::optional(LipschitzNorm{}),
+          std::optional(LipschitzNorm{.scope = NormScope::global})})
       follows_the_cpu("gat_attention", {{40, 6}, {2, 3}, {2, 3}, {6}}, [=](Inputs in) {
         Generator rng{3};
         return gat_attention(graph.to(in[0].device()), in[0], in[1], in[2], in[3],

@@ -101,7 +101,7 @@ Result<T> run(const Edges& edges, const GatForm& form, const Layer<T>& x,
   const GatGraph graph = edges.view();
   std::vector<T> squares(n * h, junk), target(m * h, junk), factor(h, junk), a_factor(h, junk),
       z_factor(n * h, junk), grad_norm(m * 2 * h, junk);
-  std::vector<std::int32_t> argmax(m * h, -7);
+  std::vector<std::int32_t> argmax(norm_form && norm_form->global ? h : m * h, -7);
   GatNorm<T> norm;
   cpu::gat_scores(n, m, h, d, x.z.data(), x.a_src.data(), x.a_dst.data(), r.s_src.data(),
                   r.stats.data(), norm_form ? squares.data() : nullptr);
@@ -159,6 +159,8 @@ double naive(const Edges& edges, const GatForm& form, const Layer<double>& x,
           a_square += x.a_src[c] * x.a_src[c] + x.a_dst[c] * x.a_dst[c];
       }
       for (const auto& [j, e] : row) largest = std::max(largest, square(j));
+      if (norm_form && norm_form->global)
+        for (std::int64_t j = 0; j < edges.sources; ++j) largest = std::max(largest, square(j));
       std::vector<double> p;
       double sum = 0;
       for (const auto& [j, e] : row) {
@@ -246,9 +248,10 @@ TEST_CASE("gat kernels: forward is the definition, backward its finite differenc
                                                                         {16, 4},
                                                                         {5, 8},
                                                                         {1, 100}}) {
-    for (int variant = 0; variant < 12; ++variant) {
-      // The second half with a norm: a small kappa, so that it matters, and a large eps.
-      const GatNormForm some{variant % 3 != 1, variant % 3 == 2, 0.3};
+    for (int variant = 0; variant < 18; ++variant) {
+      // Two thirds with a norm, the last third with global ones: a small kappa, so that it matters,
+      // and a large eps.
+      const GatNormForm some{variant % 3 != 1, variant % 3 == 2, 0.3, variant >= 12};
       const GatNormForm* norm = variant >= 6 ? &some : nullptr;
       const double eps = 1e-2;
       GatForm form{heads, features, variant == 3 ? 0.0 : 0.2, variant % 2 == 0, variant % 6 >= 4};
@@ -311,9 +314,9 @@ TEST_CASE("gat kernels: hubs are cut into pieces and give the same, on any numbe
   std::mt19937 rng(11);
   for (const auto& [heads, features] :
        std::vector<std::pair<int, int>>{{1, 7}, {8, 8}, {3, 5}, {4, 160}}) {
-    for (int variant = 0; variant < 4; ++variant) {
+    for (int variant = 0; variant < 6; ++variant) {
       const bool mean = variant % 2 == 1;
-      const GatNormForm some{!mean, mean};
+      const GatNormForm some{!mean, mean, 4, variant >= 4};
       const GatNormForm* norm = variant >= 2 ? &some : nullptr;
       const Edges edges = random_edges(2000, 2100, 9000, true, rng);  // hubs of some 3000 edges
       GatForm form{heads, features, 0.2, !mean, mean};

@@ -10,6 +10,7 @@
 #include <lipgrad/core/npz.h>
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/tape.h>
+#include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/matmul.h>
 
@@ -43,6 +44,31 @@ TEST_CASE("spectral_norm: matrices whose singular values are known") {
       h.mutable_data<double>()[i * 200 + j] =
           3 * ((i == j) - 2 * v.data<double>()[i] * v.data<double>()[j] / squares);
   check(h, 3);
+}
+
+TEST_CASE("largest_singular_value: its vectors; spectral_norm_of: the same value") {
+  Generator rng{6};
+  for (const auto& [rows, cols] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}, {3, 7}, {7, 3}, {40, 40}}) {
+    const Tensor w = mul(randn({rows, cols}, f64, rng), 1e150);
+    std::vector<double> left(rows), right(cols);
+    const double value =
+        largest_singular_value(rows, cols, w.data<double>(), left.data(), right.data());
+    CHECK(value == doctest::Approx(spectral_norm(w)).epsilon(1e-14));
+    double length = 0;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j < cols; ++j) sum += w.data<double>()[i * cols + j] * right[j];
+      CHECK(std::abs(sum - value * left[i]) < 1e-10 * value);
+      length += left[i] * left[i];
+    }
+    CHECK(length == doctest::Approx(1).epsilon(1e-12));
+    CHECK(spectral_norm_of(w).item() == doctest::Approx(value).epsilon(1e-14));
+  }
+  Tape tape;
+  const Tensor none = tape.watch(zeros({2, 3}, f64));
+  for (const double g : tape.grad(spectral_norm_of(none), {none})[0].to_vector<double>())
+    CHECK(g == 0);
 }
 
 TEST_CASE("spectral_norm: nothing, zeros, errors, tapes") {

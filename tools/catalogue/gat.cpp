@@ -3,31 +3,10 @@
 #include <lipgrad/models/gat.h>
 
 #include "catalogue/catalogue.h"
+#include "catalogue/graphs.h"
 
 namespace lipgrad::catalogue {
 namespace {
-
-// Repeated edges, self-loops, a node that all others point to, and nodes 3 and 7 without edges.
-Graph graph_of(std::int64_t nodes, std::int64_t edges) {
-  Generator rng{17};
-  const Tensor drawn = rand_int({edges, 2}, nodes > 0 ? nodes : 1, rng);
-  std::vector<std::int64_t> ends;
-  const auto add = [&](std::int64_t from, std::int64_t to) {
-    if (from == 3 || from == 7 || to == 3 || to == 7) return;
-    ends.push_back(from);
-    ends.push_back(to);
-  };
-  for (std::int64_t k = 0; k < edges; ++k) {
-    const std::int64_t from = drawn.data<std::int64_t>()[2 * k],
-                       to = drawn.data<std::int64_t>()[2 * k + 1];
-    add(from, to);
-    if (k % 5 == 0) add(from, to);
-    if (k % 7 == 0) add(from, from);
-  }
-  for (std::int64_t node = 1; node < nodes; ++node) add(node, 0);
-  const auto count = static_cast<std::int64_t>(ends.size() / 2);
-  return Graph(nodes, from_vector({count, 2}, ends));
-}
 
 void add_attention(Catalogue& c, const char* kind, const Graph& graph, std::int64_t heads,
                    std::int64_t features, GatAttentionOptions options, bool biased = true,
@@ -52,6 +31,28 @@ void add_attention(Catalogue& c, const char* kind, const Graph& graph, std::int6
                              options.dropout > 0 ? Mode::train(rng) : Mode::eval());
       },
       check);
+}
+
+// Every combination of where the maximum is taken, whose |a|, and for scores of kind gat which node
+// beside the maximum. A small kappa, so that the scores matter, and an eps that finite differences
+// can see.
+std::vector<std::pair<std::string, LipschitzNorm>> vector_norms(bool gat) {
+  std::vector<std::pair<std::string, LipschitzNorm>> norms;
+  for (const NormScope scope : {NormScope::neighbourhood, NormScope::global})
+    for (const bool joint : {false, true})
+      for (const bool edge_source : {false, true}) {
+        if (edge_source && !gat) continue;
+        std::string name = scope == NormScope::global ? "global norm" : "norm";
+        if (joint) name += " of all heads";
+        if (edge_source) name += " with the source";
+        norms.emplace_back(name, LipschitzNorm{.scope = scope,
+                                               .joint = joint,
+                                               .edge_source = edge_source,
+                                               .kappa = 0.5,
+                                               .alpha = joint ? 1.5 : 1,
+                                               .eps = 1e-2});
+      }
+  return norms;
 }
 
 struct OneConv : Module {
@@ -93,18 +94,14 @@ void add_gat(Catalogue& c) {
                 {.self_loops = false});
   add_attention(c, "empty", graph_of(0, 0), 2, 3, {}, true, {.zero_gradient = true});
   add_attention(c, "large", graph_of(300, 2000), 4, 8, {});
-  for (const AttentionNorm norm : {AttentionNorm::lipschitz, AttentionNorm::lipschitz_reference}) {
-    const bool reference = norm == AttentionNorm::lipschitz_reference;
-    const auto kind = [&](const char* what) {
-      return (reference ? "lipschitz reference, " : "lipschitz, ") + std::string(what);
-    };
-    // A small kappa, so that the scores matter, and an eps that finite differences can see.
-    const GatAttentionOptions plain{.norm = norm, .kappa = 0.5, .eps = 1e-2};
+  for (const auto& [name, norm] : vector_norms(true)) {
+    const auto kind = [&](const char* what) { return name + ", " + what; };
+    const GatAttentionOptions plain{.norm = norm};
     GatAttentionOptions dropped = plain, bare = plain, averaged = plain;
     dropped.dropout = 0.4;
     bare.self_loops = false;
     averaged.mean_heads = true;
-    add_attention(c, reference ? "lipschitz reference" : "lipschitz", graph_of(9, 20), 2, 3, plain);
+    add_attention(c, name.c_str(), graph_of(9, 20), 2, 3, plain);
     add_attention(c, kind("dropout, four heads").c_str(), graph_of(9, 30), 4, 8, dropped);
     add_attention(c, kind("mean of heads").c_str(), graph_of(9, 20), 3, 5, averaged);
     add_attention(c, kind("no self-loops").c_str(), graph_of(9, 12), 1, 7, bare, false);
@@ -130,11 +127,25 @@ void add_gat(Catalogue& c) {
         return std::make_shared<OneConv>(GatConvOptions{.in = 6,
                                                         .out = 3,
                                                         .heads = 2,
-                                                        .attention_norm = AttentionNorm::lipschitz,
+                                                        .norm = LipschitzNorm{},
                                                         .identity_map = 0.3,
                                                         .dtype = f64});
       },
       6,
+      [=](OneConv& m, const Tensor& x) {
+        return m.conv.forward(graph.to(x.device()), x, Mode::eval());
+      });
+  add_module<OneConv>(
+      c, "GatConv", "a given Lipschitz constant",
+      [] {
+        return std::make_shared<OneConv>(
+            GatConvOptions{.in = 5,
+                           .out = 3,
+                           .heads = 2,
+                           .norm = LipschitzNorm{.kappa = 0.5, .eps = 1e-2, .target_lipschitz = 2},
+                           .dtype = f64});
+      },
+      5,
       [=](OneConv& m, const Tensor& x) {
         return m.conv.forward(graph.to(x.device()), x, Mode::eval());
       });
