@@ -112,7 +112,7 @@ class Trainer {
       if (++epochs_unsaved_ >= options_.checkpoint_every && !finished() && !result_.interrupted)
         save(evaluate);
     }
-    if (epochs_unsaved_ > 0 || epoch_.step > 0)
+    if (epochs_unsaved_ > 0 || (result_.interrupted && epoch_.step > 0))
       save(false);
     else
       report(false);

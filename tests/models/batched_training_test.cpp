@@ -173,6 +173,18 @@ TEST_CASE("a run that dies within an epoch goes on from the checkpoint written t
   CHECK(text_of(parts / "last.lip") == text_of(whole / "last.lip"));
 }
 
+TEST_CASE("a run that stopped within an epoch beyond those wanted now is left as it is") {
+  test::TemporaryDirectory directory;
+  Run run(Way::parts), again(Way::parts);
+  int asked = 0;
+  run.train({.epochs = 4, .out = directory.path(), .interrupted = [&] { return ++asked == 12; }});
+  const std::string before = text_of(directory / "last.lip");
+  const TrainResult result = again.train({.epochs = 2, .out = directory.path(), .resume = true});
+  CHECK(result.epochs == 2);
+  CHECK(!result.interrupted);
+  CHECK(text_of(directory / "last.lip") == before);
+}
+
 TEST_CASE("an epoch's loss is the mean of its steps, empty steps left out") {
   Run run(Way::whole);
   Task task = run.task();
