@@ -12,6 +12,7 @@
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/npz.h>
 #include <lipgrad/graph/dataset_parts.h>
+#include <lipgrad/graph/ogb.h>
 #include <lipgrad/graph/planetoid.h>
 
 namespace lipgrad {
@@ -34,6 +35,7 @@ constexpr std::array kNpzNames = {"amazon_photo",
                                   "wisconsin",
                                   "minesweeper",
                                   "tolokers"};
+constexpr std::array kOgbNames = {"ogbn-arxiv", "ogbn-proteins"};
 constexpr std::array kPlanetoidParts = {"x",    "y",    "tx",    "ty",
                                         "allx", "ally", "graph", "test.index"};
 
@@ -100,6 +102,24 @@ std::string first_with(const std::string& file, const std::vector<std::string>& 
   return {};
 }
 
+bool is_ogb(const std::string& folder) { return exists(folder + "/raw/edge.csv.gz"); }
+
+// The folder of a name such as "ogbn-arxiv", or of a path as it is or below a data folder; else
+// empty.
+std::string find_ogb(const std::string& name, const NodeDataOptions& options) {
+  if (!is_one_of(kOgbNames, name)) {
+    if (is_ogb(name)) return name;
+    for (const std::string& folder : node_data_folders(options))
+      if (is_ogb(folder + "/" + name)) return folder + "/" + name;
+    return {};
+  }
+  const std::string plain = name.substr(std::string_view("ogbn-").size());
+  for (const std::string& folder : search_folders(options, {"ogb"}))
+    for (const std::string& known : {"ogbn_" + plain, name, plain})
+      if (is_ogb(folder + "/" + known)) return folder + "/" + known;
+  return {};
+}
+
 void check_splits(const std::string& name, const NodeDataOptions& options) {
   LIPGRAD_CHECK(options.splits.empty() || options.splits == "geom-gcn",
                 "{}: no splits are called '{}'; expected geom-gcn, or none", name, options.splits);
@@ -161,11 +181,18 @@ NodeData load_planetoid(const std::string& name, const NodeDataOptions& options)
 }
 
 NodeData load_node_data(const std::string& name, const NodeDataOptions& options) {
-  LIPGRAD_CHECK(options.splits.empty() || is_one_of(kPlanetoidNames, name),
-                "{}: has no splits of its own called '{}'; those of geom-gcn are for {}", name,
-                options.splits, join(kPlanetoidNames));
-  if (name.ends_with(".npz")) return load_npz_dataset(name, options);
   if (is_one_of(kPlanetoidNames, name)) return load_planetoid(name, options);
+  const bool is_path = name.ends_with(".npz"), is_npz = is_path || is_one_of(kNpzNames, name);
+  LIPGRAD_CHECK(options.splits.empty() || (!is_npz && name != "generated"),
+                "{}: no splits are called '{}'; those of geom-gcn are for {}", name, options.splits,
+                join(kPlanetoidNames));
+  if (is_path) return load_npz_dataset(name, options);
+  if (is_npz) {
+    const std::vector<std::string> folders = npz_folders(options);
+    const std::string path = first_with(name + ".npz", folders);
+    LIPGRAD_CHECK(!path.empty(), "{}: no file {}.npz in {}", name, name, join(folders));
+    return load_npz_dataset(path, options);
+  }
   if (name == "generated") {
     CitationGraphOptions generated;
     generated.sparse_features = options.sparse_features.value_or(true);
@@ -173,18 +200,24 @@ NodeData load_node_data(const std::string& name, const NodeDataOptions& options)
     generated.self_loops = options.self_loops;
     return generated_citation_graph(generated);
   }
-  LIPGRAD_CHECK(is_one_of(kNpzNames, name),
-                "unknown data set '{}'; known are {}, or the path of a .npz file", name,
-                join(known_node_data()));
-  const std::vector<std::string> folders = npz_folders(options);
-  const std::string path = first_with(name + ".npz", folders);
-  LIPGRAD_CHECK(!path.empty(), "{}: no file {}.npz in {}", name, name, join(folders));
-  return load_npz_dataset(path, options);
+  const std::string folder = find_ogb(name, options);
+  const bool published = is_one_of(kOgbNames, name);
+  LIPGRAD_CHECK(!folder.empty() || !published,
+                "{}: no folder with raw/edge.csv.gz in {}; `tools/fetch_data {}` downloads it",
+                name, join(search_folders(options, {"ogb"})), name);
+  LIPGRAD_CHECK(!folder.empty(),
+                "unknown data set '{}'; known are {}, or the path of a .npz file or of a folder "
+                "with raw/edge.csv.gz",
+                name, join(known_node_data()));
+  NodeData data = load_ogb(folder, options);
+  if (published) data.name = name;
+  return data;
 }
 
 std::vector<std::string> known_node_data() {
   std::vector<std::string> names(kPlanetoidNames.begin(), kPlanetoidNames.end());
   names.insert(names.end(), kNpzNames.begin(), kNpzNames.end());
+  names.insert(names.end(), kOgbNames.begin(), kOgbNames.end());
   names.emplace_back("generated");
   return names;
 }
@@ -195,6 +228,8 @@ std::optional<std::string> find_node_data(const std::string& name, const NodeDat
     path = find_planetoid(name, planetoid_folders(options), partial);
   else if (is_one_of(kNpzNames, name))
     path = first_with(name + ".npz", npz_folders(options));
+  else if (is_one_of(kOgbNames, name))
+    path = find_ogb(name, options);
   return path.empty() ? std::nullopt : std::optional(path);
 }
 

@@ -28,6 +28,10 @@ struct NodeDataOptions {
   // the ten random splits into 60, 20 and 20 % of Pei et al.: Geom-GCN, ICLR 2020, from
   // <name>_split_0.6_0.2_<split>.npz (the files of the other data sets of that paper hold them).
   std::string splits = {};
+  // For large files (see load_ogb): whether to keep a cache beside them, and whether to show
+  // progress and notes on stderr; unset: notes, and progress on a terminal.
+  bool cache = true;
+  std::optional<bool> progress = {};
 };
 
 // Planetoid's citation networks with their public split, from the original files
@@ -52,15 +56,18 @@ NodeData load_npz_dataset(const std::string& path, const NodeDataOptions& option
 // The same from an archive that is open already.
 NodeData load_npz_dataset(const NpzFile& file, const NodeDataOptions& options = {});
 
-// Any of the above: "generated" (generated_citation_graph with its defaults and seed 0), a name
-// that known_node_data() lists, or the path of a .npz file (it ends in ".npz").
+// Any of the above, or of load_ogb: "generated" (generated_citation_graph with its defaults and
+// seed 0), a name that known_node_data() lists, the path of a .npz file (it ends in ".npz"), or
+// that of an OGB folder (it has raw/edge.csv.gz), as it is or below a data folder. "ogbn-arxiv" is
+// looked for in the data folders and their subfolder ogb as ogbn_arxiv, ogbn-arxiv and arxiv.
 NodeData load_node_data(const std::string& name_or_path, const NodeDataOptions& options = {});
 
 // The names that load_node_data() knows, whether or not their files are there.
 std::vector<std::string> known_node_data();
 
 // Where the files of such a name are: the path of a .npz file, or what the paths of Planetoid's
-// eight files have in common, "<folder>/ind.cora."; nothing when one is missing, or none is needed
+// eight files have in common, "<folder>/ind.cora.", or an OGB folder; nothing when one is missing,
+// or none is needed
 // ("generated").
 std::optional<std::string> find_node_data(const std::string& name,
                                           const NodeDataOptions& options = {});

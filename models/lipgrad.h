@@ -41,6 +41,7 @@
 #include <lipgrad/graph/neighbor_sampler.h>
 #include <lipgrad/graph/node_batches.h>
 #include <lipgrad/graph/node_data.h>
+#include <lipgrad/graph/ogb.h>
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/graph/partition.h>
 #include <lipgrad/graph/subgraph.h>
