@@ -25,24 +25,26 @@ struct Entries {
   const std::int32_t* columns;
   const std::int64_t* order;
   const T* values;
+  std::int64_t heads;
 
-  __device__ __forceinline__ T value(std::int64_t e) const {
+  __device__ __forceinline__ T value(std::int64_t e, std::int64_t head) const {
     if (values == nullptr) return T(1);
-    return values[order == nullptr ? e : order[e]];
+    return values[(order == nullptr ? e : order[e]) * heads + head];
   }
 };
 
 // sum += the terms of entries [from, to), in order.
 template <int V, class T>
-__device__ __forceinline__ void add_terms(const Entries<T>& a, std::int64_t from, std::int64_t to,
-                                          const T* x, std::int64_t ldx, T (&sum)[V]) {
+__device__ __forceinline__ void add_terms(const Entries<T>& a, std::int64_t head, std::int64_t from,
+                                          std::int64_t to, const T* x, std::int64_t ldx,
+                                          T (&sum)[V]) {
   constexpr int ahead = 4;
   std::int64_t e = from;
   for (; e + ahead <= to; e += ahead) {
     T value[ahead], row[ahead][V];
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
-      value[k] = a.value(e + k);
+      value[k] = a.value(e + k, head);
       read(x + a.columns[e + k] * ldx, row[k]);
     }
 #pragma unroll
@@ -51,7 +53,7 @@ __device__ __forceinline__ void add_terms(const Entries<T>& a, std::int64_t from
       for (int i = 0; i < V; ++i) sum[i] += value[k] * row[k][i];
   }
   for (; e < to; ++e) {
-    const T value = a.value(e);
+    const T value = a.value(e, head);
     T row[V];
     read(x + a.columns[e] * ldx, row);
 #pragma unroll
@@ -59,22 +61,23 @@ __device__ __forceinline__ void add_terms(const Entries<T>& a, std::int64_t from
   }
 }
 
-// y(rows, features) = A x(cols, features); slots (2 pieces, features).
+// y(rows, width) = A x(cols, width); slots (2 pieces, width). `vectors` of them make up a head.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
     spmm_kernel(Csr csr, RowLanes layout, Entries<T> a, const T* x, std::int64_t ldx, T* y,
-                std::int64_t ldy, T* slots, std::int64_t row_warps) {
+                std::int64_t ldy, T* slots, std::int64_t row_warps, std::int64_t vectors) {
   const std::int64_t warp = thread_index() / kWarp;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, groups = kWarp / layout.lanes,
             group = lane / layout.lanes;
   const std::int64_t vector = warp % layout.parts * kWarp + lane % layout.lanes;
+  const std::int64_t head = a.heads == 1 ? 0 : vector / vectors;
   T sum[V] = {};
   if (warp < row_warps) {  // `groups` rows
     const std::int64_t row = warp / layout.parts * groups + group;
     if (row >= csr.rows || vector >= layout.vectors) return;
     const std::int64_t from = csr.offsets[row], to = csr.offsets[row + 1];
     if (to - from > kPieceEdges) return;
-    add_terms(a, from, to, x + vector * V, ldx, sum);
+    add_terms(a, head, from, to, x + vector * V, ldx, sum);
     write(y + row * ldy + vector * V, sum);
     return;
   }
@@ -86,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
   const int share = (work.count() + groups - 1) / groups;
   const std::int64_t from = work.from + group * share;
   const std::int64_t to = from + share < work.to ? from + share : work.to;
-  if (vector < layout.vectors) add_terms(a, from, to, x + vector * V, ldx, sum);
+  if (vector < layout.vectors) add_terms(a, head, from, to, x + vector * V, ldx, sum);
   T total[V] = {};
   for (int g = 0; g < groups; ++g)
 #pragma unroll
@@ -108,11 +111,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// gvalues[e] = <gy row of e, x row columns[e]>.
+// gvalues[e, head] = <gy[row of e, head, :], x[columns[e], head, :]>, one pair (e, head) after the
+// other. The layout is that of a head.
 template <class T, int V>
 __global__ void __launch_bounds__(kThreads)
-    spmm_values_kernel(Csr csr, RowLanes layout, const std::int32_t* columns, const T* gy,
-                       std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
+    spmm_values_kernel(Csr csr, RowLanes layout, int heads, const std::int32_t* columns,
+                       const T* gy, std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
   const std::int64_t warp = thread_index() / kWarp;
   if (warp >= csr.works()) return;
   const RowWork work = row_work(csr, warp);
@@ -120,31 +124,35 @@ __global__ void __launch_bounds__(kThreads)
   constexpr int ahead = 4;
   const int lane = static_cast<int>(threadIdx.x) % kWarp, groups = kWarp / layout.lanes,
             group = lane / layout.lanes, at = lane % layout.lanes;
-  const T* g = gy + work.row * ldgy;
-  for (std::int64_t base = work.from; base < work.to; base += ahead * groups) {
-    const T* row[ahead];
+  const int pairs = work.count() * heads;  // of at most kPieceEdges entries
+  for (int base = 0; base < pairs; base += ahead * groups) {
+    const T *own[ahead], *row[ahead];
     T sum[ahead] = {};
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
-      const std::int64_t e = base + k * groups + group;
-      row[k] = x + (e < work.to ? columns[e] : columns[work.from]) * ldx;
+      const int pair = base + k * groups + group, e = pair < pairs ? pair / heads : 0;
+      const std::int64_t head = pair < pairs ? pair - e * heads : 0;
+      own[k] = gy + work.row * ldgy + head * layout.vectors * V;
+      row[k] = x + columns[work.from + e] * ldx + head * layout.vectors * V;
     }
     for (std::int64_t v = at; v < layout.vectors; v += layout.lanes) {
-      T left[V], right[ahead][V];
-      read(g + v * V, left);
+      T left[ahead][V], right[ahead][V];
 #pragma unroll
-      for (int k = 0; k < ahead; ++k) read(row[k] + v * V, right[k]);
+      for (int k = 0; k < ahead; ++k) {
+        read(own[k] + v * V, left[k]);
+        read(row[k] + v * V, right[k]);
+      }
 #pragma unroll
       for (int k = 0; k < ahead; ++k)
 #pragma unroll
-        for (int i = 0; i < V; ++i) sum[k] += left[i] * right[k][i];
+        for (int i = 0; i < V; ++i) sum[k] += left[k][i] * right[k][i];
     }
 #pragma unroll
     for (int k = 0; k < ahead; ++k) {
       for (int step = layout.lanes / 2; step > 0; step /= 2)
         sum[k] += __shfl_xor_sync(kAllLanes, sum[k], step);
-      const std::int64_t e = base + k * groups + group;
-      if (at == 0 && e < work.to) gvalues[e] = sum[k];
+      const int pair = base + k * groups + group;
+      if (at == 0 && pair < pairs) gvalues[work.from * heads + pair] = sum[k];
     }
   }
 }
@@ -152,15 +160,15 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int V>
 void spmm_by(const Csr& csr, std::int64_t features, const Entries<T>& a, const T* x,
              std::int64_t ldx, T* y, std::int64_t ldy) {
-  const RowLanes layout(features, V);
+  const std::int64_t width = a.heads * features;
+  const RowLanes layout(width, V);
   const std::int64_t groups = kWarp / layout.lanes;
   const std::int64_t row_warps = (csr.rows + groups - 1) / groups * layout.parts;
   const std::int64_t pieces = csr.pieces();
-  const Scratch<T> slots(2 * pieces * features);
+  const Scratch<T> slots(2 * pieces * width);
   launch(spmm_kernel<T, V>, blocks_for(row_warps + 2 * pieces * layout.parts, kRowWarps), kThreads,
-         0, csr, layout, a, x, ldx, y, ldy, slots.get(), row_warps);
-  launch(spmm_hubs_kernel<T>, blocks_for(pieces, 1), kThreads, 0, csr, features, slots.get(), y,
-         ldy);
+         0, csr, layout, a, x, ldx, y, ldy, slots.get(), row_warps, features / V);
+  launch(spmm_hubs_kernel<T>, blocks_for(pieces, 1), kThreads, 0, csr, width, slots.get(), y, ldy);
 }
 
 __global__ void narrow_kernel(std::int64_t n, const std::int64_t* from, std::int32_t* to) {
@@ -175,12 +183,12 @@ void narrow(std::int64_t n, const std::int64_t* from, std::int32_t* to) {
 }
 
 template <class T>
-void spmm_rows(std::int64_t rows, std::int64_t nnz, std::int64_t features,
+void spmm_rows(std::int64_t rows, std::int64_t nnz, std::int64_t heads, std::int64_t features,
                const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
                const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {
-  if (rows == 0 || features == 0) return;
+  if (rows == 0 || heads == 0 || features == 0) return;
   const Csr csr{rows, nnz, offsets};
-  const Entries<T> a{columns, order, values};
+  const Entries<T> a{columns, order, values, heads};
   if constexpr (sizeof(T) == 4) {
     if (fits_float4(features | ldx | ldy, x, y))
       return spmm_by<T, 4>(csr, features, a, x, ldx, y, ldy);
@@ -189,42 +197,45 @@ void spmm_rows(std::int64_t rows, std::int64_t nnz, std::int64_t features,
 }
 
 template <class T>
-void spmm(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
-          const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
-          const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {
-  if (fits_cusparse(rows, cols, nnz, features, order, values, ldx, ldy) &&
+void spmm(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t heads,
+          std::int64_t features, const std::int64_t* offsets, const std::int32_t* columns,
+          const std::int64_t* order, const T* values, const T* x, std::int64_t ldx, T* y,
+          std::int64_t ldy) {
+  if (heads == 1 && fits_cusparse(rows, cols, nnz, features, order, values, ldx, ldy) &&
       spmm_cusparse(rows, cols, nnz, features, offsets, columns, values, x, ldx, y, ldy))
     return;
-  spmm_rows(rows, nnz, features, offsets, columns, order, values, x, ldx, y, ldy);
+  spmm_rows(rows, nnz, heads, features, offsets, columns, order, values, x, ldx, y, ldy);
 }
 
 template <class T>
-void spmm_backward_values(std::int64_t rows, std::int64_t nnz, std::int64_t features,
-                          const std::int64_t* offsets, const std::int32_t* columns, const T* gy,
-                          std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
-  if (nnz == 0) return;
+void spmm_backward_values(std::int64_t rows, std::int64_t nnz, std::int64_t heads,
+                          std::int64_t features, const std::int64_t* offsets,
+                          const std::int32_t* columns, const T* gy, std::int64_t ldgy, const T* x,
+                          std::int64_t ldx, T* gvalues) {
+  if (nnz == 0 || heads == 0) return;
   const Csr csr{rows, nnz, offsets};
   const unsigned blocks = blocks_for(csr.works(), kRowWarps);
+  const int h = static_cast<int>(heads);
   if constexpr (sizeof(T) == 4) {
     if (fits_float4(features | ldx | ldgy, x, gy) && features > 0) {
-      launch(spmm_values_kernel<T, 4>, blocks, kThreads, 0, csr, RowLanes(features, 4), columns, gy,
-             ldgy, x, ldx, gvalues);
+      launch(spmm_values_kernel<T, 4>, blocks, kThreads, 0, csr, RowLanes(features, 4), h, columns,
+             gy, ldgy, x, ldx, gvalues);
       return;
     }
   }
-  launch(spmm_values_kernel<T, 1>, blocks, kThreads, 0, csr, RowLanes(features, 1), columns, gy,
+  launch(spmm_values_kernel<T, 1>, blocks, kThreads, 0, csr, RowLanes(features, 1), h, columns, gy,
          ldgy, x, ldx, gvalues);
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template void spmm_rows(std::int64_t, std::int64_t, std::int64_t, const std::int64_t*,          \
-                          const std::int32_t*, const std::int64_t*, const T*, const T*,           \
-                          std::int64_t, T*, std::int64_t);                                        \
-  template void spmm(std::int64_t, std::int64_t, std::int64_t, std::int64_t, const std::int64_t*, \
-                     const std::int32_t*, const std::int64_t*, const T*, const T*, std::int64_t,  \
-                     T*, std::int64_t);                                                           \
-  template void spmm_backward_values(std::int64_t, std::int64_t, std::int64_t,                    \
-                                     const std::int64_t*, const std::int32_t*, const T*,          \
+#define INSTANTIATE(T)                                                                             \
+  template void spmm_rows(std::int64_t, std::int64_t, std::int64_t, std::int64_t,                  \
+                          const std::int64_t*, const std::int32_t*, const std::int64_t*, const T*, \
+                          const T*, std::int64_t, T*, std::int64_t);                               \
+  template void spmm(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,         \
+                     const std::int64_t*, const std::int32_t*, const std::int64_t*, const T*,      \
+                     const T*, std::int64_t, T*, std::int64_t);                                    \
+  template void spmm_backward_values(std::int64_t, std::int64_t, std::int64_t, std::int64_t,       \
+                                     const std::int64_t*, const std::int32_t*, const T*,           \
                                      std::int64_t, const T*, std::int64_t, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)

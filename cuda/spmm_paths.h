@@ -8,13 +8,13 @@ namespace lipgrad::cuda {
 
 // Own kernel: everything that the declaration of spmm allows.
 template <class T>
-void spmm_rows(std::int64_t rows, std::int64_t nnz, std::int64_t features,
+void spmm_rows(std::int64_t rows, std::int64_t nnz, std::int64_t heads, std::int64_t features,
                const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
                const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy);
 
-// cuSPARSE's deterministic algorithm for products that are not transposed: wants values in order,
-// offsets of 32 bits (made here), and all sizes below 2^31. False, and nothing done, where the
-// installed cuSPARSE has no such product.
+// cuSPARSE's deterministic algorithm for products of one head, not transposed: wants values in
+// order, offsets of 32 bits (made here), and all sizes below 2^31. False, and nothing done, where
+// the installed cuSPARSE has no such product.
 template <class T>
 bool spmm_cusparse(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t features,
                    const std::int64_t* offsets, const std::int32_t* columns, const T* values,

@@ -128,7 +128,7 @@ struct SparseLinear {
       using T = typename decltype(tag)::type;
       const Tensor by_input = transposed<T>(weight);  // rows to be gathered, (in, out)
       T* z = pre.defined() ? pre.mutable_data<T>() : y.mutable_data<T>();
-      LIPGRAD_LAUNCH(values.device(), spmm<T>, rows, pattern.cols(), pattern.nnz(), out,
+      LIPGRAD_LAUNCH(values.device(), spmm<T>, rows, pattern.cols(), pattern.nnz(), 1, out,
                      pattern.offsets().data<std::int64_t>(), pattern.columns().data<std::int32_t>(),
                      nullptr, values.data<T>(), by_input.data<T>(), out, z, out);
       const T* b = data_or_null<T>(bias);
@@ -159,7 +159,7 @@ struct SparseLinear {
       if (ctx.needs_grad(0)) {
         const Tensor by_input = transposed<T>(ctx.saved(1));
         gx[0] = empty({pattern.nnz()}, gy.dtype(), gy.device());
-        LIPGRAD_LAUNCH(gy.device(), spmm_backward_values<T>, pattern.rows(), pattern.nnz(), out,
+        LIPGRAD_LAUNCH(gy.device(), spmm_backward_values<T>, pattern.rows(), pattern.nnz(), 1, out,
                        pattern.offsets().data<std::int64_t>(),
                        pattern.columns().data<std::int32_t>(), gz.data<T>(), out,
                        by_input.data<T>(), out, gx[0].mutable_data<T>());
@@ -167,7 +167,7 @@ struct SparseLinear {
       if (ctx.needs_grad(1)) {
         const CsrPattern& reverse = pattern.transposed();
         Tensor by_input = empty({in, out}, gy.dtype(), gy.device());
-        LIPGRAD_LAUNCH(gy.device(), spmm<T>, in, pattern.rows(), pattern.nnz(), out,
+        LIPGRAD_LAUNCH(gy.device(), spmm<T>, in, pattern.rows(), pattern.nnz(), 1, out,
                        reverse.offsets().data<std::int64_t>(),
                        reverse.columns().data<std::int32_t>(),
                        pattern.transposed_order().data<std::int64_t>(), ctx.saved(0).data<T>(),

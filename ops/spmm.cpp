@@ -20,10 +20,10 @@ struct Spmm {
     Tensor y = empty({pattern.rows(), features}, x.dtype(), x.device());
     visit_float(op, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      LIPGRAD_LAUNCH(x.device(), spmm<T>, pattern.rows(), pattern.cols(), pattern.nnz(), features,
-                     pattern.offsets().data<std::int64_t>(), pattern.columns().data<std::int32_t>(),
-                     nullptr, values.data<T>(), x.data<T>(), features, y.mutable_data<T>(),
-                     features);
+      LIPGRAD_LAUNCH(x.device(), spmm<T>, pattern.rows(), pattern.cols(), pattern.nnz(), 1,
+                     features, pattern.offsets().data<std::int64_t>(),
+                     pattern.columns().data<std::int32_t>(), nullptr, values.data<T>(), x.data<T>(),
+                     features, y.mutable_data<T>(), features);
     });
     ctx.save(ctx.needs_grad(1) ? values : Tensor());
     ctx.save(ctx.needs_grad(0) ? x : Tensor());
@@ -36,7 +36,7 @@ struct Spmm {
       using T = typename decltype(tag)::type;
       if (ctx.needs_grad(0)) {
         gx[0] = empty({pattern.nnz()}, gy.dtype(), gy.device());
-        LIPGRAD_LAUNCH(gy.device(), spmm_backward_values<T>, pattern.rows(), pattern.nnz(),
+        LIPGRAD_LAUNCH(gy.device(), spmm_backward_values<T>, pattern.rows(), pattern.nnz(), 1,
                        features, pattern.offsets().data<std::int64_t>(),
                        pattern.columns().data<std::int32_t>(), gy.data<T>(), features,
                        ctx.saved(1).data<T>(), features, gx[0].mutable_data<T>());
@@ -44,7 +44,7 @@ struct Spmm {
       if (ctx.needs_grad(1)) {
         const CsrPattern& reverse = pattern.transposed();
         gx[1] = empty({pattern.cols(), features}, gy.dtype(), gy.device());
-        LIPGRAD_LAUNCH(gy.device(), spmm<T>, pattern.cols(), pattern.rows(), pattern.nnz(),
+        LIPGRAD_LAUNCH(gy.device(), spmm<T>, pattern.cols(), pattern.rows(), pattern.nnz(), 1,
                        features, reverse.offsets().data<std::int64_t>(),
                        reverse.columns().data<std::int32_t>(),
                        pattern.transposed_order().data<std::int64_t>(), ctx.saved(0).data<T>(),

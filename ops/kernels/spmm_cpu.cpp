@@ -1,6 +1,9 @@
 #include <lipgrad/ops/kernels/spmm.h>
 
 #include <algorithm>
+#include <vector>
+
+#include <unistd.h>
 
 #include <lipgrad/core/threads.h>
 
@@ -20,67 +23,110 @@ struct Sparse {
   const std::int32_t* columns;
   const std::int64_t* order;
   const T* values;
+  std::int64_t heads, nnz;
 
-  HWY_INLINE T value(std::int64_t e) const { return values ? values[order ? order[e] : e] : T(1); }
+  HWY_INLINE T value(std::int64_t e, std::int64_t head) const {
+    return values ? values[(order ? order[e] : e) * heads + head] : T(1);
+  }
 };
 
-constexpr std::int64_t ahead = 8;  // entries between a row's prefetch and its use
+// Asks for the rows of x that entries will need soon, whichever row of the matrix they are of.
+template <class T>
+struct Prefetch {
+  const std::int32_t* columns;
+  const T* x;
+  std::int64_t ldx, width, ahead, nnz;
 
-// V vectors of one row of the result, from feature `at` on.
+  Prefetch(const std::int32_t* indices, std::int64_t count, const T* from, std::int64_t stride,
+           std::int64_t features)
+      : columns(indices),
+        x(from),
+        ldx(stride),
+        width(features),
+        // As many as the first cache has room for beside what is in use.
+        ahead(std::clamp<std::int64_t>(8192 / (features * std::int64_t{sizeof(T)} + 1), 2, 24)),
+        nnz(count) {}
+  HWY_INLINE void operator()(std::int64_t begin, std::int64_t end) const {
+    constexpr std::int64_t line = 64 / sizeof(T);
+    for (std::int64_t e = begin + ahead; e < std::min(end + ahead, nnz); ++e) {
+      const T* row = x + columns[e] * ldx;
+      for (std::int64_t c = 0; c < width; c += line) __builtin_prefetch(row + c);
+      if (width > 0) __builtin_prefetch(row + width - 1);
+    }
+  }
+};
+
+// A part of a row of the result: `vectors` whole vectors, or (0) the first `count` lanes of one.
+struct Tile {
+  std::int64_t at, head, vectors, count;
+};
+template <class T>
+std::vector<Tile> tiles_of(std::int64_t begin, std::int64_t end, std::int64_t features) {
+  const std::int64_t lanes = Simd<T>::lanes();
+  std::vector<Tile> tiles;
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t head = at / features, stop = std::min(end, (head + 1) * features);
+    for (std::int64_t vectors = 8; vectors > 0; vectors /= 2)
+      for (; at + vectors * lanes <= stop; at += vectors * lanes)
+        tiles.push_back({at, head, vectors, 0});
+    if (at < stop) tiles.push_back({at, head, 0, stop - at});
+    at = stop;
+  }
+  return tiles;
+}
+
 template <int V, class T>
-HWY_INLINE void row_tile(const Sparse<T>& a, std::int64_t begin, std::int64_t end, const T* x,
-                         std::int64_t ldx, T* y) {
+HWY_INLINE void row_tile(const Sparse<T>& a, std::int64_t begin, std::int64_t end, const Tile& tile,
+                         const T* x, std::int64_t ldx, T* y) {
   const std::int64_t lanes = Simd<T>::lanes();
   Simd<T> sum[V];
   for (int v = 0; v < V; ++v) sum[v] = Simd<T>(0.0);
   for (std::int64_t e = begin; e < end; ++e) {
-    if (e + ahead < end) {
-      const T* later = x + a.columns[e + ahead] * ldx;
-      for (int v = 0; v < V; ++v)
-        if (v * lanes * static_cast<std::int64_t>(sizeof(T)) % 64 == 0)
-          __builtin_prefetch(later + v * lanes);
-    }
-    const T* from = x + a.columns[e] * ldx;
-    const Simd<T> value(hn::Set(hn::ScalableTag<T>(), a.value(e)));
+    const T* from = x + a.columns[e] * ldx + tile.at;
+    const Simd<T> value(hn::Set(hn::ScalableTag<T>(), a.value(e, tile.head)));
     for (int v = 0; v < V; ++v) sum[v] = fma(value, load(from + v * lanes), sum[v]);
   }
-  for (int v = 0; v < V; ++v) store(sum[v], y + v * lanes);
+  for (int v = 0; v < V; ++v) store(sum[v], y + tile.at + v * lanes);
 }
 
 template <class T>
-HWY_INLINE void row_part(const Sparse<T>& a, std::int64_t begin, std::int64_t end, const T* x,
-                         std::int64_t ldx, T* y, std::int64_t count) {
+HWY_INLINE void row_part(const Sparse<T>& a, std::int64_t begin, std::int64_t end, const Tile& tile,
+                         const T* x, std::int64_t ldx, T* y) {
   Simd<T> sum(0.0);
   for (std::int64_t e = begin; e < end; ++e) {
-    const Simd<T> value(hn::Set(hn::ScalableTag<T>(), a.value(e)));
-    sum = fma(value, load_part(x + a.columns[e] * ldx, count), sum);
+    const Simd<T> value(hn::Set(hn::ScalableTag<T>(), a.value(e, tile.head)));
+    sum = fma(value, load_part(x + a.columns[e] * ldx + tile.at, tile.count), sum);
   }
-  store_part(sum, y, count);
+  store_part(sum, y + tile.at, tile.count);
 }
 
+// Columns [first, last) of the rows [begin, end) of the result.
 template <class T>
-void spmm_rows(std::int64_t begin, std::int64_t end, std::int64_t features, Sparse<T> a, const T* x,
-               std::int64_t ldx, T* y, std::int64_t ldy) {
-  const std::int64_t lanes = Simd<T>::lanes();
+void spmm_rows(std::int64_t begin, std::int64_t end, std::int64_t features, std::int64_t first,
+               std::int64_t last, Sparse<T> a, const T* x, std::int64_t ldx, T* y,
+               std::int64_t ldy) {
+  const std::vector<Tile> tiles = tiles_of<T>(first, last, features);
+  const Prefetch<T> prefetch(a.columns, a.nnz, x + first, ldx, last - first);
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t e0 = a.offsets[i], e1 = a.offsets[i + 1];
     T* to = y + i * ldy;
-    std::int64_t at = 0;
-    for (; at + 8 * lanes <= features; at += 8 * lanes)
-      row_tile<8>(a, e0, e1, x + at, ldx, to + at);
-    if (at + 4 * lanes <= features) {
-      row_tile<4>(a, e0, e1, x + at, ldx, to + at);
-      at += 4 * lanes;
-    }
-    if (at + 2 * lanes <= features) {
-      row_tile<2>(a, e0, e1, x + at, ldx, to + at);
-      at += 2 * lanes;
-    }
-    if (at + lanes <= features) {
-      row_tile<1>(a, e0, e1, x + at, ldx, to + at);
-      at += lanes;
-    }
-    if (at < features) row_part(a, e0, e1, x + at, ldx, to + at, features - at);
+    prefetch(e0, e1);
+    for (const Tile& tile : tiles) switch (tile.vectors) {
+        case 8:
+          row_tile<8>(a, e0, e1, tile, x, ldx, to);
+          break;
+        case 4:
+          row_tile<4>(a, e0, e1, tile, x, ldx, to);
+          break;
+        case 2:
+          row_tile<2>(a, e0, e1, tile, x, ldx, to);
+          break;
+        case 1:
+          row_tile<1>(a, e0, e1, tile, x, ldx, to);
+          break;
+        default:
+          row_part(a, e0, e1, tile, x, ldx, to);
+      }
   }
 }
 
@@ -102,29 +148,35 @@ HWY_INLINE T dot(std::int64_t n, const T* u, const T* v) {
 }
 
 template <class T>
-void dot_rows(std::int64_t begin, std::int64_t end, std::int64_t features,
-              const std::int64_t* offsets, const std::int32_t* columns, const T* gy,
-              std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
+void dot_rows(std::int64_t begin, std::int64_t end, std::int64_t heads, std::int64_t features,
+              std::int64_t nnz, const std::int64_t* offsets, const std::int32_t* columns,
+              const T* gy, std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
+  const Prefetch<T> prefetch(columns, nnz, x, ldx, heads * features);
   for (std::int64_t i = begin; i < end; ++i)
     for (std::int64_t e = offsets[i]; e < offsets[i + 1]; ++e) {
-      if (e + ahead < offsets[i + 1]) __builtin_prefetch(x + columns[e + ahead] * ldx);
-      gvalues[e] = dot(features, gy + i * ldgy, x + columns[e] * ldx);
+      prefetch(e, e + 1);
+      const T *left = gy + i * ldgy, *right = x + columns[e] * ldx;
+      for (std::int64_t h = 0; h < heads; ++h)
+        gvalues[e * heads + h] = dot(features, left + h * features, right + h * features);
     }
 }
 
 }  // namespace
 
-#define LIPGRAD_SPMM(suffix, T)                                                                 \
-  void spmm_rows_##suffix(std::int64_t begin, std::int64_t end, std::int64_t features,          \
-                          const std::int64_t* offsets, const std::int32_t* columns,             \
-                          const std::int64_t* order, const T* values, const T* x,               \
-                          std::int64_t ldx, T* y, std::int64_t ldy) {                           \
-    spmm_rows<T>(begin, end, features, {offsets, columns, order, values}, x, ldx, y, ldy);      \
-  }                                                                                             \
-  void dot_rows_##suffix(std::int64_t begin, std::int64_t end, std::int64_t features,           \
-                         const std::int64_t* offsets, const std::int32_t* columns, const T* gy, \
-                         std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {         \
-    dot_rows<T>(begin, end, features, offsets, columns, gy, ldgy, x, ldx, gvalues);             \
+#define LIPGRAD_SPMM(suffix, T)                                                                    \
+  void spmm_rows_##suffix(std::int64_t begin, std::int64_t end, std::int64_t nnz,                  \
+                          std::int64_t heads, std::int64_t features, std::int64_t first,           \
+                          std::int64_t last, const std::int64_t* offsets,                          \
+                          const std::int32_t* columns, const std::int64_t* order, const T* values, \
+                          const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {                  \
+    spmm_rows<T>(begin, end, features, first, last, {offsets, columns, order, values, heads, nnz}, \
+                 x, ldx, y, ldy);                                                                  \
+  }                                                                                                \
+  void dot_rows_##suffix(std::int64_t begin, std::int64_t end, std::int64_t nnz,                   \
+                         std::int64_t heads, std::int64_t features, const std::int64_t* offsets,   \
+                         const std::int32_t* columns, const T* gy, std::int64_t ldgy, const T* x,  \
+                         std::int64_t ldx, T* gvalues) {                                           \
+    dot_rows<T>(begin, end, heads, features, nnz, offsets, columns, gy, ldgy, x, ldx, gvalues);    \
   }
 LIPGRAD_SPMM(f32, float)
 LIPGRAD_SPMM(f64, double)
@@ -176,34 +228,65 @@ void for_row_blocks(std::int64_t rows, std::int64_t features, const std::int64_t
   });
 }
 
+// The size of the last cache; what is cut by it has the same result in any pieces.
+std::int64_t last_cache() {
+  static const std::int64_t bytes = [] {
+    std::int64_t found = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    found = sysconf(_SC_LEVEL3_CACHE_SIZE);
+#endif
+    return found > 0 ? found : std::int64_t{8} << 20;
+  }();
+  return bytes;
+}
+
+// Columns of x that one pass goes through. Rows of x that do not fit into the cache come from
+// memory once for each entry that needs them; where a few lines of each fit, it pays to go through
+// the entries several times.
+std::int64_t columns_a_pass(std::int64_t cols, std::int64_t nnz, std::int64_t width,
+                            std::int64_t size) {
+  const std::int64_t line = 64 / size, room = last_cache() / 2;
+  if (cols == 0 || cols * width * size <= room || nnz < 4 * cols) return width;
+  const std::int64_t lines = room / (cols * 64);
+  return lines == 0 ? width : std::min(width, lines * line);
+}
+
 }  // namespace
 
 template <class T>
-void spmm(std::int64_t rows, std::int64_t, std::int64_t, std::int64_t features,
-          const std::int64_t* offsets, const std::int32_t* columns, const std::int64_t* order,
-          const T* values, const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {
+void spmm(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t heads,
+          std::int64_t features, const std::int64_t* offsets, const std::int32_t* columns,
+          const std::int64_t* order, const T* values, const T* x, std::int64_t ldx, T* y,
+          std::int64_t ldy) {
   const auto kernel = spmm_rows_of(T());
-  for_row_blocks(rows, features, offsets, [&](std::int64_t begin, std::int64_t end) {
-    kernel(begin, end, features, offsets, columns, order, values, x, ldx, y, ldy);
-  });
+  const std::int64_t width = heads * features;
+  const std::int64_t step = columns_a_pass(cols, nnz, width, sizeof(T));
+  for (std::int64_t first = 0; first < width; first += step) {
+    const std::int64_t last = std::min(width, first + step);
+    for_row_blocks(rows, last - first, offsets, [&](std::int64_t begin, std::int64_t end) {
+      kernel(begin, end, nnz, heads, features, first, last, offsets, columns, order, values, x, ldx,
+             y, ldy);
+    });
+  }
 }
 
 template <class T>
-void spmm_backward_values(std::int64_t rows, std::int64_t, std::int64_t features,
-                          const std::int64_t* offsets, const std::int32_t* columns, const T* gy,
-                          std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
+void spmm_backward_values(std::int64_t rows, std::int64_t nnz, std::int64_t heads,
+                          std::int64_t features, const std::int64_t* offsets,
+                          const std::int32_t* columns, const T* gy, std::int64_t ldgy, const T* x,
+                          std::int64_t ldx, T* gvalues) {
   const auto kernel = dot_rows_of(T());
-  for_row_blocks(rows, features, offsets, [&](std::int64_t begin, std::int64_t end) {
-    kernel(begin, end, features, offsets, columns, gy, ldgy, x, ldx, gvalues);
+  for_row_blocks(rows, heads * features, offsets, [&](std::int64_t begin, std::int64_t end) {
+    kernel(begin, end, nnz, heads, features, offsets, columns, gy, ldgy, x, ldx, gvalues);
   });
 }
 
-#define INSTANTIATE(T)                                                                            \
-  template void spmm(std::int64_t, std::int64_t, std::int64_t, std::int64_t, const std::int64_t*, \
-                     const std::int32_t*, const std::int64_t*, const T*, const T*, std::int64_t,  \
-                     T*, std::int64_t);                                                           \
-  template void spmm_backward_values(std::int64_t, std::int64_t, std::int64_t,                    \
-                                     const std::int64_t*, const std::int32_t*, const T*,          \
+#define INSTANTIATE(T)                                                                        \
+  template void spmm(std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,    \
+                     const std::int64_t*, const std::int32_t*, const std::int64_t*, const T*, \
+                     const T*, std::int64_t, T*, std::int64_t);                               \
+  template void spmm_backward_values(std::int64_t, std::int64_t, std::int64_t, std::int64_t,  \
+                                     const std::int64_t*, const std::int32_t*, const T*,      \
                                      std::int64_t, const T*, std::int64_t, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)

@@ -32,13 +32,15 @@ struct Pattern {
 };
 
 template <class T>
-void check(const Pattern& a, std::int64_t features, std::int64_t pad, std::int64_t shift) {
+void check(const Pattern& a, std::int64_t features, std::int64_t pad, std::int64_t shift,
+           std::int64_t heads = 1) {
   CAPTURE(a.rows);
   CAPTURE(a.nnz());
   CAPTURE(features);
   CAPTURE(pad);
-  const std::int64_t ldx = features + pad, ldy = features + 2 * pad, nnz = a.nnz();
-  const auto x = random_values<T>(a.cols * ldx, 1), values = random_values<T>(nnz, 2),
+  CAPTURE(heads);
+  const std::int64_t ldx = heads * features + pad, ldy = heads * features + 2 * pad, nnz = a.nnz();
+  const auto x = random_values<T>(a.cols * ldx, 1), values = random_values<T>(nnz * heads, 2),
              gy = random_values<T>(a.rows * ldy, 3);
   std::vector<std::int64_t> order(nnz);
   for (std::int64_t e = 0; e < nnz; ++e) order[e] = nnz - 1 - e;
@@ -50,7 +52,7 @@ void check(const Pattern& a, std::int64_t features, std::int64_t pad, std::int64
   for (int variant = 0; variant < 3; ++variant) {  // ones, values, values in another order
     CAPTURE(variant);
     std::vector<T> expected = blank;
-    cpu::spmm<T>(a.rows, a.cols, nnz, features, a.offsets.data(), a.columns.data(),
+    cpu::spmm<T>(a.rows, a.cols, nnz, heads, features, a.offsets.data(), a.columns.data(),
                  variant == 2 ? order.data() : nullptr, variant > 0 ? values.data() : nullptr,
                  x.data(), ldx, expected.data(), ldy);
     const auto run = [&](auto&& f) {
@@ -61,18 +63,18 @@ void check(const Pattern& a, std::int64_t features, std::int64_t pad, std::int64
     const std::int64_t* in_order = variant == 2 ? dorder.read() : nullptr;
     const T* weights = variant > 0 ? dvalues.read() : nullptr;
     const auto own = [&](T* y) {
-      cuda::spmm_rows<T>(a.rows, nnz, features, offsets.read(), columns.read(), in_order, weights,
-                         dx.read(), ldx, y, ldy);
+      cuda::spmm_rows<T>(a.rows, nnz, heads, features, offsets.read(), columns.read(), in_order,
+                         weights, dx.read(), ldx, y, ldy);
     };
     const std::vector<T> y = run(own);
     CHECK(difference(y, expected) <= tolerance<T>);
     CHECK(y == run(own));
     CHECK(difference(run([&](T* to) {
-                       cuda::spmm<T>(a.rows, a.cols, nnz, features, offsets.read(), columns.read(),
-                                     in_order, weights, dx.read(), ldx, to, ldy);
+                       cuda::spmm<T>(a.rows, a.cols, nnz, heads, features, offsets.read(),
+                                     columns.read(), in_order, weights, dx.read(), ldx, to, ldy);
                      }),
                      expected) <= tolerance<T>);
-    if (variant == 1 && nnz > 0 && features > 0 && nnz <= a.rows * a.cols)
+    if (variant == 1 && heads == 1 && nnz > 0 && features > 0 && nnz <= a.rows * a.cols)
       CHECK(difference(run([&](T* to) {
                          cuda::spmm_cusparse<T>(a.rows, a.cols, nnz, features, offsets.read(),
                                                 columns.read(), weights, dx.read(), ldx, to, ldy);
@@ -80,12 +82,12 @@ void check(const Pattern& a, std::int64_t features, std::int64_t pad, std::int64
                        y) <= tolerance<T>);
   }
 
-  std::vector<T> expected(nnz, T(77));
-  cpu::spmm_backward_values<T>(a.rows, nnz, features, a.offsets.data(), a.columns.data(), gy.data(),
-                               ldy, x.data(), ldx, expected.data());
-  DeviceVector<T> gvalues(nnz);
-  cuda::spmm_backward_values<T>(a.rows, nnz, features, offsets.read(), columns.read(), dgy.read(),
-                                ldy, dx.read(), ldx, gvalues.data());
+  std::vector<T> expected(nnz * heads, T(77));
+  cpu::spmm_backward_values<T>(a.rows, nnz, heads, features, a.offsets.data(), a.columns.data(),
+                               gy.data(), ldy, x.data(), ldx, expected.data());
+  DeviceVector<T> gvalues(nnz * heads);
+  cuda::spmm_backward_values<T>(a.rows, nnz, heads, features, offsets.read(), columns.read(),
+                                dgy.read(), ldy, dx.read(), ldx, gvalues.data());
   CHECK(difference(gvalues.host(), expected) <= tolerance<T>);
 }
 
@@ -110,6 +112,10 @@ TEST_CASE("spmm: both ways, against the CPU") {
       check<double>(a, features, 3, 0);
       if (features % 4 == 0) check<float>(a, features, 4, 0);
       check<float>(a, features, 1, 1);
+    }
+    for (const std::int64_t features : {0, 1, 6, 8, 36}) {
+      check<float>(a, features, 0, 0, 4);
+      check<double>(a, features, 2, 0, 3);
     }
   }
 }

@@ -35,17 +35,20 @@ Csr random_csr(std::int64_t rows, std::int64_t cols, std::int64_t most) {
 
 template <class T>
 void check_spmm(std::int64_t rows, std::int64_t cols, std::int64_t features, bool weighted,
-                bool ordered) {
+                bool ordered, std::int64_t heads = 1) {
   CAPTURE(rows);
   CAPTURE(features);
+  CAPTURE(heads);
+  const std::int64_t width = heads * features;
   const Csr a = random_csr(rows, cols, 9);
-  const std::int64_t ldx = features + 3, ldy = features + 2;
-  const auto x = random_values<T>(cols * ldx + 1, 1), values = random_values<T>(a.nnz() + 1, 2);
+  const std::int64_t ldx = width + 3, ldy = width + 2;
+  const auto x = random_values<T>(cols * ldx + 1, 1),
+             values = random_values<T>(a.nnz() * heads + 1, 2);
   std::vector<std::int64_t> order(a.nnz());
   for (std::int64_t e = 0; e < a.nnz(); ++e) order[e] = a.nnz() - 1 - e;
   const auto run = [&] {
     std::vector<T> y(rows * ldy + 1, T(77));
-    cpu::spmm<T>(rows, cols, a.nnz(), features, a.offsets.data(), a.columns.data(),
+    cpu::spmm<T>(rows, cols, a.nnz(), heads, features, a.offsets.data(), a.columns.data(),
                  ordered ? order.data() : nullptr, weighted ? values.data() : nullptr, x.data(),
                  ldx, y.data(), ldy);
     return y;
@@ -55,32 +58,35 @@ void check_spmm(std::int64_t rows, std::int64_t cols, std::int64_t features, boo
   double worst = 0;
   bool padding_kept = true;
   for (std::int64_t i = 0; i < rows; ++i) {
-    for (std::int64_t j = 0; j < features; ++j) {
+    for (std::int64_t j = 0; j < width; ++j) {
       double sum = 0, magnitude = 1;
       for (std::int64_t e = a.offsets[i]; e < a.offsets[i + 1]; ++e) {
-        const double term =
-            (weighted ? double(values[ordered ? order[e] : e]) : 1.0) * x[a.columns[e] * ldx + j];
+        const std::int64_t at = (ordered ? order[e] : e) * heads + j / features;
+        const double term = (weighted ? double(values[at]) : 1.0) * x[a.columns[e] * ldx + j];
         sum += term;
         magnitude += std::abs(term);
       }
       worst = std::max(worst, std::abs(y[i * ldy + j] - sum) / magnitude);
     }
-    for (std::int64_t j = features; j < ldy; ++j) padding_kept &= y[i * ldy + j] == T(77);
+    for (std::int64_t j = width; j < ldy; ++j) padding_kept &= y[i * ldy + j] == T(77);
   }
   CHECK(padding_kept);
   CHECK(worst < 4 * std::numeric_limits<T>::epsilon());
 }
 
 template <class T>
-void check_values(std::int64_t rows, std::int64_t cols, std::int64_t features) {
+void check_values(std::int64_t rows, std::int64_t cols, std::int64_t features,
+                  std::int64_t heads = 1) {
   CAPTURE(rows);
   CAPTURE(features);
+  CAPTURE(heads);
+  const std::int64_t width = heads * features;
   const Csr a = random_csr(rows, cols, 9);
-  const std::int64_t ldx = features + 1, ldg = features + 4;
+  const std::int64_t ldx = width + 1, ldg = width + 4;
   const auto x = random_values<T>(cols * ldx + 1, 1), gy = random_values<T>(rows * ldg + 1, 2);
   const auto run = [&] {
-    std::vector<T> g(a.nnz());
-    cpu::spmm_backward_values<T>(rows, a.nnz(), features, a.offsets.data(), a.columns.data(),
+    std::vector<T> g(a.nnz() * heads);
+    cpu::spmm_backward_values<T>(rows, a.nnz(), heads, features, a.offsets.data(), a.columns.data(),
                                  gy.data(), ldg, x.data(), ldx, g.data());
     return g;
   };
@@ -88,14 +94,15 @@ void check_values(std::int64_t rows, std::int64_t cols, std::int64_t features) {
   const auto g = run();
   double worst = 0;
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t e = a.offsets[i]; e < a.offsets[i + 1]; ++e) {
+    for (std::int64_t k = a.offsets[i] * heads; k < a.offsets[i + 1] * heads; ++k) {
+      const std::int64_t e = k / heads, begin = k % heads * features;
       double sum = 0, magnitude = 1;
-      for (std::int64_t j = 0; j < features; ++j) {
+      for (std::int64_t j = begin; j < begin + features; ++j) {
         const double term = double(gy[i * ldg + j]) * x[a.columns[e] * ldx + j];
         sum += term;
         magnitude += std::abs(term);
       }
-      worst = std::max(worst, std::abs(g[e] - sum) / magnitude);
+      worst = std::max(worst, std::abs(g[k] - sum) / magnitude);
     }
   CHECK(worst < 4 * std::numeric_limits<T>::epsilon());
 }
@@ -112,6 +119,16 @@ TEST_CASE("spmm: every width of features, empty rows, leading dimensions, orders
   check_spmm<float>(5, 0, 4, true, false);
   check_spmm<float>(1, 1, 1, true, true);
   check_spmm<float>(3000, 500, 64, true, true);
+}
+
+TEST_CASE("spmm: heads with weights of their own") {
+  for (std::int64_t features : {0, 1, 5, 8, 12, 32, 67})
+    for (std::int64_t heads : {2, 4, 9}) {
+      check_spmm<float>(65, 33, features, true, true, heads);
+      check_spmm<double>(65, 33, features, true, false, heads);
+      check_values<float>(65, 33, features, heads);
+      check_values<double>(65, 33, features, heads);
+    }
 }
 
 TEST_CASE("spmm_backward_values: inner products of rows") {

@@ -75,7 +75,7 @@ void spmm_f32(benchmark::State& state) {
   const Tensor values = normal({nnz}), x = normal({cols, features});
   Tensor y = empty({rows, features});
   time(state, [&] {
-    cpu::spmm<float>(rows, cols, nnz, features, offsets.data(), columns.data(), nullptr,
+    cpu::spmm<float>(rows, cols, nnz, 1, features, offsets.data(), columns.data(), nullptr,
                      values.data<float>(), x.data<float>(), features, y.mutable_data<float>(),
                      features);
   });
