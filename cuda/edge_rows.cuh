@@ -6,6 +6,7 @@
 //
 // What is reduced is told by `Terms`, passed to kernels by value:
 //   Value, State                     of one edge and column; of some edges of a column
+//   batch                            how many Values are loaded before the first is taken
 //   none()                           the State of no edges
 //   load(row, begin, e, column)      of a row that begins with edge `begin`
 //   take(state, value)               (static)
@@ -38,7 +39,7 @@ __device__ __forceinline__ typename Terms::State reduce_edges(const Terms& terms
                                                               const RowWork& work,
                                                               const HeadLanes& lanes,
                                                               std::int64_t column) {
-  constexpr int batch = 4;
+  constexpr int batch = Terms::batch;
   const std::int64_t begin = work.slot < 0 ? work.from : csr.offsets[work.row];
   typename Terms::State state = terms.none();
   std::int64_t e = work.from + lanes.edge;
@@ -184,6 +185,7 @@ template <class T, class Index>
 struct MaximumTerms {
   using Value = Largest<T, Index>;
   using State = Value;
+  static constexpr int batch = 4;
   std::int64_t columns;
   const std::int32_t* other;
   const T* x;
@@ -234,6 +236,7 @@ template <class T>
 struct ExponentialTerms {
   using Value = T;
   using State = Exponentials<T>;
+  static constexpr int batch = 4;
   std::int64_t columns;
   const T* x;
 
@@ -266,6 +269,7 @@ template <class T>
 struct SumTerms {
   using Value = T;
   using State = double;
+  static constexpr int batch = 4;
 
   __device__ State none() const { return 0; }
   __device__ static __forceinline__ void take(State& state, T value) {

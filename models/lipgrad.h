@@ -44,6 +44,7 @@
 #include <lipgrad/graph/ogb.h>
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/graph/partition.h>
+#include <lipgrad/graph/segment.h>
 #include <lipgrad/graph/subgraph.h>
 #include <lipgrad/models/batched_training.h>
 #include <lipgrad/models/gat.h>
