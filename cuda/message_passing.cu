@@ -8,6 +8,7 @@ namespace {
 // For source j = row: gy of the targets whose largest it is.
 template <class T>
 struct NeighborMaxGradient : SumTerms<T> {
+  static constexpr int batch = 2;  // of two reads that depend on a third each
   std::int64_t columns;
   const std::int32_t *target, *argmax;
   const T* gy;
@@ -23,6 +24,21 @@ struct NeighborMaxGradient : SumTerms<T> {
   __device__ __forceinline__ void finish(std::int64_t row, std::int64_t, std::int64_t column,
                                          double sum) const {
     gx[row * columns + column] = static_cast<T>(sum);
+  }
+};
+
+template <class T>
+struct EdgeEnds {
+  std::int64_t columns;
+  const std::int32_t* other;
+  const T *x, *own;
+  T* y;
+
+  __device__ __forceinline__ void operator()(std::int64_t row, std::int64_t, std::int64_t e,
+                                             std::int64_t column) const {
+    T value = x[other[e] * columns + column];
+    if (own != nullptr) value += own[row * columns + column];
+    y[e * columns + column] = value;
   }
 };
 
@@ -44,12 +60,21 @@ void neighbor_max_backward(std::int64_t rows, std::int64_t edges, std::int64_t f
               NeighborMaxGradient<T>{{}, features, columns, argmax, gy, gx});
 }
 
+template <class T>
+void edge_ends(std::int64_t rows, std::int64_t edges, std::int64_t features,
+               const std::int64_t* offsets, const std::int32_t* columns, const T* x, const T* own,
+               T* y) {
+  each_edge(Csr{rows, edges, offsets}, features, EdgeEnds<T>{features, columns, x, own, y});
+}
+
 #define INSTANTIATE(T)                                                                      \
   template void neighbor_max(std::int64_t, std::int64_t, std::int64_t, const std::int64_t*, \
                              const std::int32_t*, const T*, T*, std::int32_t*);             \
   template void neighbor_max_backward(std::int64_t, std::int64_t, std::int64_t,             \
                                       const std::int64_t*, const std::int32_t*,             \
-                                      const std::int32_t*, const T*, T*);
+                                      const std::int32_t*, const T*, T*);                   \
+  template void edge_ends(std::int64_t, std::int64_t, std::int64_t, const std::int64_t*,    \
+                          const std::int32_t*, const T*, const T*, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

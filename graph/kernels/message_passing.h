@@ -23,4 +23,10 @@ LIPGRAD_KERNELS(
     template <class T>
     void neighbor_max_backward(std::int64_t rows, std::int64_t edges, std::int64_t features,
                                const std::int64_t* offsets, const std::int32_t* columns,
-                               const std::int32_t* argmax, const T* gy, T* gx);)
+                               const std::int32_t* argmax, const T* gy, T* gx);
+
+    // y(edges, features): x[columns[e], :] of the edge's other end, plus, where it is not null,
+    // own[row of e, :].
+    template <class T> void edge_ends(std::int64_t rows, std::int64_t edges, std::int64_t features,
+                                      const std::int64_t* offsets, const std::int32_t* columns,
+                                      const T* x, const T* own, T* y);)

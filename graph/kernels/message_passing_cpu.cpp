@@ -27,6 +27,14 @@ struct NeighborMaxBackwardArgs {
   const T* gy;
   T* gx;
 };
+template <class T>
+struct EdgeEndsArgs {
+  std::int64_t rows, edges, features;
+  const std::int64_t* offsets;
+  const std::int32_t* columns;
+  const T *x, *own;
+  T* y;
+};
 }  // namespace
 #endif
 }  // namespace lipgrad::cpu
@@ -76,6 +84,30 @@ void neighbor_max_backward(const NeighborMaxBackwardArgs<T>& a) {
   reduce_rows(MaximumBackward<T>(a), a.rows, a.offsets, a.features);
 }
 
+template <class T>
+void edge_ends(const EdgeEndsArgs<T>& a) {
+  constexpr std::int64_t ahead = 16;
+  each_stretch(
+      a.rows, a.offsets, a.features,
+      [&](std::int64_t r, std::int64_t, std::int64_t from, std::int64_t to) HWY_ATTR {
+        const T* own = a.own ? a.own + r * a.features : nullptr;
+        for (std::int64_t e = from; e < to; ++e) {
+          if (e + ahead < a.edges) __builtin_prefetch(a.x + a.columns[e + ahead] * a.features);
+          const T* x = a.x + a.columns[e] * a.features;
+          T* y = a.y + e * a.features;
+          each_tile<T>(a.features, [&](std::int64_t column, auto lanes, auto vectors) HWY_ATTR {
+            for (int v = 0; v < decltype(vectors)::value; ++v, column += Simd<T>::lanes()) {
+              Simd<T> value = lanes.load(x + column);
+              if (own) value = value + lanes.load(own + column);
+              lanes.store(value, y + column);
+            }
+          });
+        }
+      });
+}
+
+void edge_ends_f32(const EdgeEndsArgs<float>& a) { edge_ends(a); }
+void edge_ends_f64(const EdgeEndsArgs<double>& a) { edge_ends(a); }
 void neighbor_max_f32(const NeighborMaxArgs<float>& a) { neighbor_max(a); }
 void neighbor_max_f64(const NeighborMaxArgs<double>& a) { neighbor_max(a); }
 void neighbor_max_backward_f32(const NeighborMaxBackwardArgs<float>& a) {
@@ -91,12 +123,16 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lipgrad::cpu {
+HWY_EXPORT(edge_ends_f32);
+HWY_EXPORT(edge_ends_f64);
 HWY_EXPORT(neighbor_max_f32);
 HWY_EXPORT(neighbor_max_f64);
 HWY_EXPORT(neighbor_max_backward_f32);
 HWY_EXPORT(neighbor_max_backward_f64);
 
 namespace {
+void run(const EdgeEndsArgs<float>& a) { HWY_DYNAMIC_DISPATCH(edge_ends_f32)(a); }
+void run(const EdgeEndsArgs<double>& a) { HWY_DYNAMIC_DISPATCH(edge_ends_f64)(a); }
 void run(const NeighborMaxArgs<float>& a) { HWY_DYNAMIC_DISPATCH(neighbor_max_f32)(a); }
 void run(const NeighborMaxArgs<double>& a) { HWY_DYNAMIC_DISPATCH(neighbor_max_f64)(a); }
 void run(const NeighborMaxBackwardArgs<float>& a) {
@@ -121,12 +157,21 @@ void neighbor_max_backward(std::int64_t rows, std::int64_t, std::int64_t feature
   run(NeighborMaxBackwardArgs<T>{rows, features, offsets, columns, argmax, gy, gx});
 }
 
+template <class T>
+void edge_ends(std::int64_t rows, std::int64_t edges, std::int64_t features,
+               const std::int64_t* offsets, const std::int32_t* columns, const T* x, const T* own,
+               T* y) {
+  run(EdgeEndsArgs<T>{rows, edges, features, offsets, columns, x, own, y});
+}
+
 #define INSTANTIATE(T)                                                                      \
   template void neighbor_max(std::int64_t, std::int64_t, std::int64_t, const std::int64_t*, \
                              const std::int32_t*, const T*, T*, std::int32_t*);             \
   template void neighbor_max_backward(std::int64_t, std::int64_t, std::int64_t,             \
                                       const std::int64_t*, const std::int32_t*,             \
-                                      const std::int32_t*, const T*, T*);
+                                      const std::int32_t*, const T*, T*);                   \
+  template void edge_ends(std::int64_t, std::int64_t, std::int64_t, const std::int64_t*,    \
+                          const std::int32_t*, const T*, const T*, T*);
 INSTANTIATE(float)
 INSTANTIATE(double)
 #undef INSTANTIATE

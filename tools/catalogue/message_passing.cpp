@@ -1,34 +1,10 @@
 #include <lipgrad/graph/message_passing.h>
 
 #include "catalogue/catalogue.h"
+#include "catalogue/graphs.h"
 
 namespace lipgrad::catalogue {
 namespace {
-
-// Repeated edges, self-loops, a node that all others point to and one that points to all, and, with
-// more than three nodes, node 3 without edges.
-Graph graph_of(std::int64_t nodes, std::int64_t edges) {
-  Generator rng{23};
-  const Tensor drawn = rand_int({edges, 2}, nodes > 0 ? nodes : 1, rng);
-  std::vector<std::int64_t> ends;
-  const auto add = [&](std::int64_t from, std::int64_t to) {
-    if (nodes > 3 && (from == 3 || to == 3)) return;
-    ends.push_back(from);
-    ends.push_back(to);
-  };
-  for (std::int64_t k = 0; k < edges; ++k) {
-    const std::int64_t from = drawn.data<std::int64_t>()[2 * k],
-                       to = drawn.data<std::int64_t>()[2 * k + 1];
-    add(from, to);
-    if (k % 4 == 0) add(from, to);
-  }
-  for (std::int64_t node = 1; node < nodes; ++node) {
-    add(node, 0);
-    add(1, node);
-  }
-  const auto count = static_cast<std::int64_t>(ends.size() / 2);
-  return Graph(nodes, from_vector({count, 2}, ends));
-}
 
 struct GraphKind {
   const char* name;
@@ -36,32 +12,75 @@ struct GraphKind {
   GradcheckOptions options = {};
 };
 
-// One row: three edges into one of two nodes.
 std::vector<GraphKind> graph_kinds() {
-  return {{"normal", graph_of(7, 12)},
+  // Large: a node that has edges to and from all others.
+  const Graph star = graph_of(280, 200);
+  return {{"normal", graph_of(9, 20)},
           {"one row", Graph(2, from_values<std::int64_t>({3, 2}, {0, 0, 1, 0, 1, 0}))},
           {"empty", graph_of(0, 0), {.zero_gradient = true}},
           {"zero rows", Graph(3, from_values<std::int64_t>({2, 2}, {2, 0, 1, 0}))},
-          {"large", graph_of(600, 2000)}};
+          {"large", Graph(280, star.sources(), star.destinations(), {.symmetrize = true})}};
+}
+
+// Inputs of the given sizes, whose first is N or E. Further forms of an op are checked on two kinds
+// of graphs.
+template <class F>
+void add(Catalogue& c, const char* op, const char* form, std::vector<Shape> shapes,
+         std::vector<bool> of_edges, F f) {
+  for (const GraphKind& k : graph_kinds()) {
+    const Graph graph = k.graph;
+    if (form[0] != 0 && k.name != std::string("normal") && k.name != std::string("large")) continue;
+    c.add(
+        op, form[0] == 0 ? k.name : std::string(k.name) + ", " + form,
+        [=](Generator& rng) {
+          std::vector<Tensor> inputs;
+          for (std::size_t i = 0; i < shapes.size(); ++i)
+            inputs.push_back(randn(
+                shapes[i].with(0, of_edges[i] ? graph.num_edges() : graph.num_nodes()), f64, rng));
+          return inputs;
+        },
+        [=](Inputs in) { return f(graph.to(in[0].device()), in); }, k.options);
+  }
 }
 
 }  // namespace
 
 void add_message_passing(Catalogue& c) {
-  for (const GraphKind& k : graph_kinds()) {
-    const Graph graph = k.graph;
-    const std::int64_t nodes = graph.num_nodes();
-    const auto on = [graph](Inputs in) { return graph.to(in[0].device()); };
-    for (const std::int64_t features : {std::int64_t{3}, std::int64_t{37}}) {
-      const std::string kind = features == 3 ? k.name : std::string(k.name) + ", wide";
-      c.add(
-          "neighbor_max", kind,
-          [=](Generator& rng) {
-            return std::vector<Tensor>{randn({nodes, features}, f64, rng)};
-          },
-          [=](Inputs in) { return neighbor_max(on(in), in[0]); }, k.options);
-    }
-  }
+  const Shape row{0, 3}, heads{0, 2, 5}, wide{0, 37};
+  const auto weigh = [](Reduce reduce) {
+    return [reduce](const Graph& g, Inputs in) { return aggregate(g, in[0], in[1], reduce); };
+  };
+  const auto gather_from = [](const Graph& g, Inputs in) { return gather_sources(g, in[0]); };
+  const auto gather_to = [](const Graph& g, Inputs in) { return gather_destinations(g, in[0]); };
+  const auto added = [](const Graph& g, Inputs in) { return edge_add(g, in[0], in[1]); };
+  const auto dots = [](const Graph& g, Inputs in) { return edge_dot(g, in[0], in[1]); };
+  const auto softmax = [](const Graph& g, Inputs in) { return edge_softmax(g, in[0]); };
+  const auto largest = [](const Graph& g, Inputs in) { return neighbor_max(g, in[0]); };
+  const auto plain = [](Reduce reduce) {
+    return [reduce](const Graph& g, Inputs in) { return aggregate(g, in[0], {}, reduce); };
+  };
+  add(c, "gather_sources", "", {heads}, {false}, gather_from);
+  add(c, "gather_sources", "wide", {wide}, {false}, gather_from);
+  add(c, "gather_destinations", "", {row}, {false}, gather_to);
+  add(c, "edge_add", "", {row, row}, {false, false}, added);
+  add(c, "edge_add", "wide", {wide, wide}, {false, false}, added);
+  add(c, "edge_dot", "", {row, row}, {false, false}, dots);
+  add(c, "edge_dot", "heads", {heads, heads}, {false, false}, dots);
+  add(c, "edge_dot", "eight features", {{0, 4, 8}, {0, 4, 8}}, {false, false}, dots);
+  add(c, "edge_softmax", "", {row}, {true}, softmax);
+  add(c, "edge_softmax", "no heads", {{0}}, {true}, softmax);
+  add(c, "edge_softmax", "four heads", {{0, 4}}, {true}, softmax);
+  add(c, "edge_softmax", "wide", {wide}, {true}, softmax);
+  add(c, "aggregate", "", {row, {0}}, {false, true}, weigh(Reduce::sum));
+  add(c, "aggregate", "heads", {heads, {0, 2}}, {false, true}, weigh(Reduce::sum));
+  add(c, "aggregate", "heads in a row", {{0, 32}, {0, 4}}, {false, true}, weigh(Reduce::sum));
+  add(c, "aggregate", "one weight", {heads, {0}}, {false, true}, weigh(Reduce::sum));
+  add(c, "aggregate", "mean", {heads, {0, 2}}, {false, true}, weigh(Reduce::mean));
+  add(c, "aggregate", "no weights", {row}, {false}, plain(Reduce::sum));
+  add(c, "aggregate", "mean, no weights", {heads}, {false}, plain(Reduce::mean));
+  add(c, "aggregate", "max", {heads}, {false}, plain(Reduce::max));
+  add(c, "neighbor_max", "", {row}, {false}, largest);
+  add(c, "neighbor_max", "wide", {wide}, {false}, largest);
 }
 
 }  // namespace lipgrad::catalogue
