@@ -47,7 +47,7 @@
 #include <lipgrad/graph/segment.h>
 #include <lipgrad/graph/subgraph.h>
 #include <lipgrad/models/batched_training.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/models/layerwise_inference.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/models/trainer.h>

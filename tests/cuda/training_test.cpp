@@ -11,7 +11,7 @@
 #include <lipgrad/core/cuda_graph.h>
 #include <lipgrad/core/error.h>
 #include <lipgrad/graph/generated_graph.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/elementwise.h>
@@ -38,37 +38,37 @@ const NodeData& data() {
 }
 
 // The reference model in miniature, each recipe once.
-std::vector<GatOptions> recipes() {
-  GatOptions plain{.in = data().features.cols(),
+std::vector<GnnOptions> recipes() {
+  GnnOptions plain{.in = data().features.cols(),
                    .out = data().num_classes,
                    .heads = 2,
                    .hidden = 5,
                    .dropout = 0.3,
                    .attention_dropout = 0.3};
-  GatOptions paper = plain;
+  GnnOptions paper = plain;
   paper.layers = 4;
   paper.linear_ends = true;
   paper.norm = FeatureNormKind::pair_norm;
-  paper.attention_norm = AttentionNorm::lipschitz;
-  GatOptions deep = paper;
+  paper.attention_norm = LipschitzNorm{};
+  GnnOptions deep = paper;
   deep.layers = 5;
   deep.norm = FeatureNormKind::center_norm;
   deep.residual = Residual::damped;
   deep.initial_residual = 0.1;
   deep.identity_map = 0.5;
-  deep.attention_norm = AttentionNorm::lipschitz_reference;
+  deep.attention_norm = LipschitzNorm::reference_code_2022(ScoreKind::gat);
   deep.spectral_init = true;
   return {plain, paper, deep};
 }
 
 struct Run {
-  Gat model;
+  Gnn model;
   NodeData here;
   Generator rng{5};
   std::unique_ptr<Optimizer> optimizer;
   std::optional<LrSchedule> schedule;
 
-  Run(const GatOptions& options, Device device, bool sgd = false)
+  Run(const GnnOptions& options, Device device, bool sgd = false)
       : model(options), here(data().to(device)) {
     here.features = here.features.to(options.dtype);
     model.initialize(rng);
@@ -86,7 +86,7 @@ struct Run {
   }
 };
 
-double distance(const Gat& a, const Gat& b) {
+double distance(const Gnn& a, const Gnn& b) {
   double worst = 0;
   const auto pa = a.parameters(), pb = b.parameters();
   for (std::size_t i = 0; i < pa.size(); ++i)
@@ -95,7 +95,7 @@ double distance(const Gat& a, const Gat& b) {
   return worst;
 }
 
-bool same_bits(const Gat& a, const Gat& b) {
+bool same_bits(const Gnn& a, const Gnn& b) {
   bool same = true;
   const auto pa = a.parameters(), pb = b.parameters();
   for (std::size_t i = 0; i < pa.size(); ++i)
@@ -108,7 +108,7 @@ bool same_bits(const Gat& a, const Gat& b) {
 TEST_CASE("a few steps of training follow the CPU's, dropout included, and repeat bit for bit") {
   if (!test::with_cuda()) return;
   int recipe = 0;
-  for (GatOptions options : recipes())
+  for (GnnOptions options : recipes())
     for (const bool sgd : {false, true}) {
       CAPTURE(recipe++);
       // Adam divides gradients that are all rounding by themselves: in f32 such weights differ.
@@ -131,7 +131,7 @@ TEST_CASE("a few steps of training follow the CPU's, dropout included, and repea
 
 TEST_CASE("a checkpoint written on one device resumes on the other") {
   if (!test::with_cuda()) return;
-  const GatOptions options = recipes()[1];
+  const GnnOptions options = recipes()[1];
   Run whole(options, cuda_device());
   whole.train({.epochs = 6});
   for (const bool first_on_cuda : {true, false}) {
@@ -154,7 +154,7 @@ TEST_CASE("a checkpoint written on one device resumes on the other") {
 
 TEST_CASE("steps in a CUDA graph, and evaluations now and then, change no bit") {
   if (!test::with_cuda()) return;
-  const GatOptions options = recipes()[1];
+  const GnnOptions options = recipes()[1];
   Run plain(options, cuda_device()), graph(options, cuda_device()), seldom(options, cuda_device());
   plain.train({.epochs = 5});
   graph.train({.epochs = 5, .cuda_graph = true});

@@ -13,7 +13,6 @@
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/gat_attention.h>
 #include <lipgrad/graph/gat_conv.h>
-#include <lipgrad/models/gat.h>
 #include <lipgrad/ops/activation.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/loss.h>
@@ -213,66 +212,6 @@ TEST_CASE("gat_attention: peak memory has no term of edges times features") {
           static_cast<double>(edges) / static_cast<double>(nodes));
   CHECK(peak <= 4.0 * static_cast<double>(node_sized));
   CHECK(memory::counters().live == before);
-}
-
-TEST_CASE("Gat: bitwise the same training on any number of threads, and again") {
-  Generator data_rng{7};
-  const std::int64_t nodes = 600;
-  const Graph graph = random_graph(nodes, 4000, data_rng, {.symmetrize = true});
-  Tensor dense = randn({nodes, 40}, f32, data_rng);
-  float* x = dense.mutable_data<float>();
-  for (std::int64_t i = 0; i < dense.numel(); ++i)
-    if (i % 5 != 0) x[i] = 0;
-  const Tensor labels = rand_int({nodes}, 5, data_rng);
-  const auto train = [&](const Features& features, int threads) {
-    set_num_threads(threads);
-    Gat net({.in = 40, .out = 5});
-    Generator rng{8};
-    net.initialize(rng);
-    Adam optimizer(net, {.lr = 0.01, .weight_decay = 5e-4});
-    Tensor loss;
-    for (int epoch = 0; epoch < 5; ++epoch) {
-      Tape tape;
-      loss = cross_entropy(net.forward(graph, features, Mode::train(rng)), labels);
-      tape.backward(loss);
-      optimizer.step();
-      optimizer.zero_grad();
-    }
-    std::vector<Tensor> result{loss.detach(), net.forward(graph, features, Mode::eval())};
-    for (Parameter* p : net.parameters()) result.push_back(p->value().clone());
-    return result;
-  };
-  const int threads = num_threads();
-  for (const Features& features : {Features(dense), Features(CsrMatrix::from_dense(dense))}) {
-    const auto first = train(features, 1);
-    for (const int count : {1, 2, 3}) {
-      const auto again = train(features, count);
-      for (std::size_t i = 0; i < first.size(); ++i) CHECK(bitwise_equal(first[i], again[i]));
-    }
-  }
-  set_num_threads(threads);
-}
-
-TEST_CASE("Gat: layers as configured; dense and sparse features give the same") {
-  Generator rng{9};
-  Gat net({.in = 12, .out = 3, .layers = 4, .heads = 2, .hidden = 5, .out_heads = 2, .dtype = f64});
-  net.initialize(rng);
-  CHECK(net.conv.size() == 4);
-  CHECK(net.conv[0].lin.weight.shape() == Shape{10, 12});
-  CHECK(net.conv[2].lin.weight.shape() == Shape{10, 10});
-  CHECK(net.conv[3].lin.weight.shape() == Shape{6, 10});
-  CHECK(net.conv[3].bias->shape() == Shape{3});
-  const Graph graph = random_graph(30, 90, rng);
-  const Tensor x = randn({30, 12}, f64, rng);
-  const Tensor y = net.forward(graph, x, Mode::eval());
-  CHECK(y.shape() == Shape{30, 3});
-  CHECK(difference(y, net.forward(graph, CsrMatrix::from_dense(x), Mode::eval())) < 1e-13);
-  Tensor h = net.conv[0].forward(graph, x, Mode::eval());
-  for (std::size_t layer = 1; layer < 4; ++layer)
-    h = net.conv[layer].forward(graph, elu(h), Mode::eval());
-  CHECK(bitwise_equal(h, y));
-  CHECK_THROWS_WITH_AS(Gat({.in = 3, .out = 2, .layers = 0}),
-                       "Gat: layers must be at least 1, got 0", Error);
 }
 
 }  // namespace lipgrad

@@ -14,7 +14,7 @@
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/neighbor_sampler.h>
 #include <lipgrad/graph/subgraph.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/index.h>
 #include <lipgrad/ops/optimizers.h>
@@ -57,7 +57,7 @@ NodeBatches batches(Way way) {
 }
 
 struct Run {
-  Gat model{{.in = data().features.cols(), .out = data().num_classes, .heads = 3, .hidden = 5}};
+  Gnn model{{.in = data().features.cols(), .out = data().num_classes, .heads = 3, .hidden = 5}};
   Generator rng{3};
   std::optional<Adam> optimizer;
   std::optional<LrSchedule> schedule;

@@ -8,7 +8,7 @@
 
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/subgraph.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/ops/metrics.h>
 #include <lipgrad/ops/optimizers.h>
 
@@ -82,7 +82,7 @@ TEST_CASE("node classification: metrics are those of the data") {
 TEST_CASE(
     "node classification: several labels are learned, the best epoch is that of their score") {
   const NodeData data = labels();
-  Gat model{{.in = data.features.cols(), .out = data.num_classes, .heads = 2, .hidden = 8}};
+  Gnn model{{.in = data.features.cols(), .out = data.num_classes, .heads = 2, .hidden = 8}};
   Generator rng{2};
   model.initialize(rng);
   Adam optimizer(model, AdamOptions{.lr = 0.01});

@@ -17,7 +17,7 @@
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/generated_graph.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/optimizers.h>
@@ -41,7 +41,7 @@ const NodeData& data() {
 
 // A whole run: a GAT with dropout on features and attention, Adam, a cosine schedule.
 struct Run {
-  Gat model{{.in = data().features.cols(), .out = data().num_classes, .heads = 3, .hidden = 5}};
+  Gnn model{{.in = data().features.cols(), .out = data().num_classes, .heads = 3, .hidden = 5}};
   Generator rng{3};
   std::optional<Adam> optimizer;
   std::optional<LrSchedule> schedule;
@@ -292,7 +292,7 @@ TEST_CASE("what cannot be continued is refused, and nothing is touched") {
                                   .config = R"({"lr":0.1,"heads":3})"}),
                        doctest::Contains("the run here had other settings: lr was 0.01, is 0.1"),
                        Error);
-  Gat other({.in = data().features.cols(), .out = data().num_classes, .heads = 2, .hidden = 5});
+  Gnn other({.in = data().features.cols(), .out = data().num_classes, .heads = 2, .hidden = 5});
   Generator rng{1};
   other.initialize(rng);
   Adam optimizer(other, {});

@@ -16,7 +16,7 @@
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/tape.h>
 #include <lipgrad/graph/datasets.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/ops/loss.h>
 #include <lipgrad/ops/optimizers.h>
 
@@ -36,7 +36,7 @@ struct Times {
 
 class Training {
  public:
-  Training(const NodeData& data, AttentionNorm norm)
+  Training(const NodeData& data, std::optional<LipschitzNorm> norm)
       : data_(data),
         net_({.in = data.features.cols(),
               .out = data.num_classes,
@@ -69,7 +69,7 @@ class Training {
 
  private:
   const NodeData& data_;
-  Gat net_;
+  Gnn net_;
   Generator rng_{0};
   std::unique_ptr<Adam> optimizer_;
   double sink_ = 0;
@@ -127,7 +127,7 @@ void print(const char* name, const std::vector<double>& values) {
 int main(int argc, char** argv) try {
   const int epochs = argc > 1 ? std::atoi(argv[1]) : 5;
   const NodeData data = load_planetoid("cora", {.row_normalize = false});
-  Training none(data, AttentionNorm::none), lipschitz(data, AttentionNorm::lipschitz);
+  Training none(data, std::nullopt), lipschitz(data, LipschitzNorm{});
   Products products(data.graph.num_nodes());
   std::map<std::string, Times> times;
   for (int epoch = -1; epoch < epochs; ++epoch) {

@@ -11,7 +11,7 @@
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/tape.h>
 #include <lipgrad/graph/datasets.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/ops/loss.h>
 #include <lipgrad/ops/optimizers.h>
 
@@ -29,7 +29,7 @@ struct Times {
 
 Times run(bool sparse, int warm_up, int epochs) {
   const NodeData data = load_planetoid("cora", {.sparse_features = sparse});
-  Gat net({.in = data.features.cols(), .out = data.num_classes});
+  Gnn net({.in = data.features.cols(), .out = data.num_classes});
   Generator rng{0};
   net.initialize(rng);
   Adam optimizer(net, {.lr = 5e-3, .weight_decay = 5e-4});

@@ -17,7 +17,7 @@
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/graph/datasets.h>
-#include <lipgrad/models/gat.h>
+#include <lipgrad/models/gnn.h>
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/models/trainer.h>
 #include <lipgrad/ops/optimizers.h>
@@ -43,7 +43,7 @@ struct Seconds {
 // Of every epoch but the first: from the end of one to the end of the next, logging included and
 // the checkpoint at the end not.
 Seconds run(const NodeData& data, int layers, int epochs, const std::string& out) {
-  Gat net({.in = data.features.cols(),
+  Gnn net({.in = data.features.cols(),
            .out = data.num_classes,
            .layers = layers,
            .heads = 4,

@@ -1,6 +1,5 @@
 #include <lipgrad/graph/gat_attention.h>
 #include <lipgrad/graph/gat_conv.h>
-#include <lipgrad/models/gat.h>
 
 #include "catalogue/catalogue.h"
 #include "catalogue/graphs.h"
@@ -59,23 +58,6 @@ struct OneConv : Module {
   explicit OneConv(const GatConvOptions& options) : conv(*this, "conv", options) {}
   GatConv conv;
 };
-
-template <class M, class Forward>
-void add_module(Catalogue& c, const char* op, const char* kind,
-                std::function<std::shared_ptr<M>()> make, std::int64_t in, Forward forward) {
-  Case one;
-  one.op = op;
-  one.kind = kind;
-  one.make = [=](Generator& rng) {
-    const std::shared_ptr<M> module = make();
-    // Biases too: at zeros, nodes that dropout leaves without features sit on ELU's kink.
-    for (Parameter* p : module->parameters()) p->set_value(randn(p->shape(), f64, rng));
-    return Instance{{randn({9, in}, f64, rng)},
-                    [=](Inputs inputs) { return std::vector<Tensor>{forward(*module, inputs[0])}; },
-                    module};
-  };
-  c.add(std::move(one));
-}
 
 }  // namespace
 
@@ -149,29 +131,6 @@ void add_gat(Catalogue& c) {
       [=](OneConv& m, const Tensor& x) {
         return m.conv.forward(graph.to(x.device()), x, Mode::eval());
       });
-
-  GatOptions options{
-      .in = 4, .out = 3, .layers = 3, .heads = 2, .hidden = 3, .dropout = 0.3, .dtype = f64};
-  const auto add_gat_model = [&](const char* kind) {
-    add_module<Gat>(
-        c, "Gat", kind, [options] { return std::make_shared<Gat>(options); }, 4,
-        [=](Gat& m, const Tensor& x) {
-          Generator rng{11};
-          return m.forward(graph.to(x.device()), x, Mode::train(rng));
-        });
-  };
-  add_gat_model("normal");
-  options.linear_ends = true;
-  options.norm = FeatureNormKind::pair_norm;
-  options.residual = Residual::plain;
-  add_gat_model("linear ends, PairNorm, plain residual");
-  options.norm = FeatureNormKind::center_norm;
-  options.residual = Residual::damped;
-  options.attention_norm = AttentionNorm::lipschitz;
-  options.initial_residual = 0.2;
-  options.identity_map = 0.5;
-  options.input_activation = options.last_activation = options.spectral_init = true;
-  add_gat_model("all at once");
 }
 
 }  // namespace lipgrad::catalogue

@@ -24,29 +24,31 @@ struct Options {
 Configuration configuration_of(const std::string& path) {
   const auto config =
       nlohmann::json::parse(read_checkpoint_info(path).config, nullptr, /*exceptions=*/false);
-  if (!config.is_object() || config.value("model", nlohmann::json()) != "gat")
+  const auto model =
+      config.is_object() ? config.value("model", nlohmann::json()) : nlohmann::json();
+  if (!model.is_string())
     throw Error(path + ": not a checkpoint of `lipgrad train`: it does not say which model it is");
-  Configuration configuration;
-  CLI::App command("", "gat");
+  Configuration configuration(model.get<std::string>());
+  CLI::App command("", model.get<std::string>());
   add_configuration(command, configuration);
   fill_from_checkpoint(command, config, path);
   return configuration;
 }
 
 int run(const Options& o) {
-  GatSettings settings = configuration_of(o.checkpoint).settings;
+  GnnSettings settings = configuration_of(o.checkpoint).settings;
   if (!o.data.empty()) settings.data = o.data;
   if (!o.json.empty()) check_writable(o.json);
   const Device device = parse_device(o.device);
   const NodeData data = load(settings).to(device);
-  const std::unique_ptr<Gat> model = make_gat(settings, data);
+  const std::unique_ptr<Gnn> model = make_gnn(settings, data);
   model->to(device);
   load_checkpoint(o.checkpoint, *model);
   const std::vector<Metric> metrics = read(node_classification(*model, data).evaluate());
   Table table({"measure", "value"});
   nlohmann::json json = {{"checkpoint", o.checkpoint}, {"data", data.name}};
   for (const Metric& metric : metrics) {
-    const bool share = metric.name.ends_with("accuracy");
+    const bool share = !metric.name.ends_with("loss");
     table.add_row({metric.name, share ? fmt::format("{:.1f} %", 100 * metric.value)
                                       : fmt::format("{:.4g}", metric.value)});
     json[metric.name] = metric.value;

@@ -24,6 +24,8 @@ namespace {
 using Json = nlohmann::json;
 
 struct Options {
+  explicit Options(const std::string& model) : configuration(model) {}
+
   Configuration configuration;
   RunOptions run;
   std::string config, out, json, device = "cpu";
@@ -31,7 +33,7 @@ struct Options {
   bool quiet = false;
 };
 
-void describe(const NodeData& data, const GatSettings& settings) {
+void describe(const NodeData& data, const GnnSettings& settings) {
   std::string text = fmt::format(
       "{}: {} nodes, {} edges, {} {} features, {} classes; {} training, {} validation, {} test "
       "nodes\n",
@@ -47,7 +49,7 @@ void describe(const NodeData& data, const GatSettings& settings) {
 int run(CLI::App& command, Options& o) {
   complete(command, o.configuration, o.config.empty() ? Settings{} : read_settings(o.config),
            o.config);
-  const GatSettings& s = o.configuration.settings;
+  const GnnSettings& s = o.configuration.settings;
   if (o.run.resume && o.out.empty())
     throw Error("train: --resume needs --out DIR, the directory of the run to continue");
   if (!o.json.empty()) {
@@ -111,35 +113,47 @@ int run(CLI::App& command, Options& o) {
   return success;
 }
 
+// One subcommand a model, each with the options its layers have.
+void add_model(CLI::App& train, const std::string& name, const char* what, int& exit) {
+  auto o = std::make_shared<Options>(name);
+  CLI::App* command = train.add_subcommand(name, what);
+  command->option_defaults()->always_capture_default();
+  command->add_option("--config", o->config,
+                      "TOML file of settings, by the names of these options: layers = 30");
+  add_configuration(*command, o->configuration);
+  command->option_defaults()->group("Runs and results");
+  command->add_option("--runs", o->runs, "Runs, each with its own seed")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
+  command->add_option(
+      "--out", o->out,
+      "Directory for checkpoints, metrics.jsonl and TensorBoard's events (run0, run1, "
+      "... below it if there are several)");
+  command->add_option("--checkpoint-every", o->run.checkpoint_every, "Epochs between checkpoints")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+  command
+      ->add_option("--log-gradients", o->run.log_gradients,
+                   "Log the norm of every parameter's gradient every so many epochs; 0: never")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  command->add_flag("--resume", o->run.resume, "Continue the run in --out where it stopped");
+  command->add_option("--json", o->json, "Also write the results to this file");
+  add_device(*command, o->device);
+  command->add_flag("--cuda-graph", o->run.cuda_graph, "Launch each step as one CUDA graph");
+  command->add_flag("--quiet", o->quiet, "No progress");
+  command->footer(describe_presets(o->configuration.settings.model.layer));
+  command->callback([o, command, &exit] { exit = run(*command, *o); });
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, int& exit) {
-  auto o = std::make_shared<Options>();
-  CLI::App* train = app.add_subcommand("train", "Train a reference model");
+  CLI::App* train = app.add_subcommand("train", "Train a graph network for node classification");
   train->require_subcommand(1);
-  CLI::App* gat = train->add_subcommand("gat", "Graph attention network for node classification");
-  gat->option_defaults()->always_capture_default();
-  gat->add_option("--config", o->config,
-                  "TOML file of settings, by the names of these options: layers = 30");
-  add_configuration(*gat, o->configuration);
-  gat->option_defaults()->group("Runs and results");
-  gat->add_option("--runs", o->runs, "Runs, each with its own seed")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
-  gat->add_option("--out", o->out,
-                  "Directory for checkpoints, metrics.jsonl and TensorBoard's events (run0, run1, "
-                  "... below it if there are several)");
-  gat->add_option("--checkpoint-every", o->run.checkpoint_every, "Epochs between checkpoints")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  gat->add_option("--log-gradients", o->run.log_gradients,
-                  "Log the norm of every parameter's gradient every so many epochs; 0: never")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  gat->add_flag("--resume", o->run.resume, "Continue the run in --out where it stopped");
-  gat->add_option("--json", o->json, "Also write the results to this file");
-  add_device(*gat, o->device);
-  gat->add_flag("--cuda-graph", o->run.cuda_graph, "Launch each step as one CUDA graph");
-  gat->add_flag("--quiet", o->quiet, "No progress");
-  gat->footer(describe_presets());
-  gat->callback([o, gat, &exit] { exit = run(*gat, *o); });
+  add_model(*train, "gcn", "Graph convolutions (Kipf, Welling)", exit);
+  add_model(*train, "ggnn", "Gated graph layers (Li et al.)", exit);
+  add_model(*train, "gat", "Graph attention (Velickovic et al.)", exit);
+  add_model(*train, "gatv2",
+            "Graph attention whose scores are computed of both ends (Brody et al.)", exit);
+  add_model(*train, "transformer", "Graph transformer (Shi et al., UniMP)", exit);
 }
 
 }  // namespace lipgrad::cli

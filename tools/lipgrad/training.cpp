@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <lipgrad/core/error.h>
-#include <lipgrad/models/node_classification.h>
+#include <lipgrad/models/batched_training.h>
 #include <lipgrad/ops/optimizers.h>
 #include <lipgrad/ops/schedules.h>
 
@@ -27,10 +27,10 @@ void on_signal(int signal) {
 }
 
 Selection selection(const std::string& name) {
-  return name == "accuracy" ? Selection::score : name == "loss" ? Selection::loss : Selection::last;
+  return name == "score" ? Selection::score : name == "loss" ? Selection::loss : Selection::last;
 }
 
-std::unique_ptr<Schedule> make_schedule(const GatSettings& settings, Optimizer& optimizer) {
+std::unique_ptr<Schedule> make_schedule(const GnnSettings& settings, Optimizer& optimizer) {
   if (settings.schedule == "plateau")
     return std::make_unique<ReduceOnPlateau>(optimizer, ReduceOnPlateauOptions{});
   if (settings.schedule == "cosine")
@@ -39,13 +39,27 @@ std::unique_ptr<Schedule> make_schedule(const GatSettings& settings, Optimizer& 
   return nullptr;
 }
 
+// What is trained: on the whole graph at once, or on pieces of it.
+Task make_task(const GnnSettings& s, Gnn& model, const NodeData& data) {
+  if (s.parts > 1 && !s.fanouts.empty())
+    throw Error("train: --parts and --fanouts are two ways to cut a graph; give one of them");
+  if (s.parts > 1 && s.partition == "metis")
+    return node_classification(model, data,
+                               fixed_parts(data, metis_partition(data.graph, s.parts)));
+  if (s.parts > 1) return node_classification(model, data, random_parts(data, s.parts));
+  if (!s.fanouts.empty())
+    return node_classification(model, data,
+                               sampled_neighborhoods(data, parse_fanouts(s.fanouts), s.batch_size));
+  return node_classification(model, data);
+}
+
 }  // namespace
 
 void add_configuration(CLI::App& command, Configuration& configuration) {
   command.option_defaults()->always_capture_default();
   command.add_option("--preset", configuration.preset, "Settings that go together, see below")
       ->check(CLI::IsMember(preset_names()));
-  add_gat_settings(command, configuration.settings);
+  add_gnn_settings(command, configuration.settings);
   command.option_defaults()->always_capture_default();
   command
       .add_option("--evaluate-every", configuration.evaluate_every,
@@ -58,15 +72,16 @@ void add_configuration(CLI::App& command, Configuration& configuration) {
 void complete(CLI::App& command, Configuration& configuration, const Settings& settings,
               const std::string& where) {
   fill(command, settings, where);
-  const GatSettings& s = configuration.settings;
+  const GnnSettings& s = configuration.settings;
   const bool layers = command.get_option("--layers")->count() > 0;
   fill(command,
-       preset(configuration.preset, layers ? std::optional(s.model.layers) : std::nullopt, s.data),
+       preset(configuration.preset, s.model.layer,
+              layers ? std::optional(s.model.layers) : std::nullopt, s.data),
        "preset " + configuration.preset);
 }
 
 Json to_json(const CLI::App& command, const Configuration& configuration, std::uint64_t seed) {
-  const GatSettings& settings = configuration.settings;
+  const GnnSettings& settings = configuration.settings;
   Json config = {{"model", command.get_name()}};
   for (const char* group : {data_group, model_group, training_group})
     config.update(to_json(command, group));
@@ -86,13 +101,13 @@ void fill_from_checkpoint(CLI::App& command, const Json& config, const std::stri
 
 Run train_run(const CLI::App& command, const Configuration& configuration, const NodeData& data,
               std::uint64_t seed, const RunOptions& how) {
-  const GatSettings& s = configuration.settings;
-  const std::unique_ptr<Gat> model = make_gat(s, data);
+  const GnnSettings& s = configuration.settings;
+  const std::unique_ptr<Gnn> model = make_gnn(s, data);
   Generator rng(seed);
   model->initialize(rng);
   model->to(data.features.device());
   Adam optimizer(*model,
-                 {.lr = s.lr, .weight_decay = s.weight_decay, .groups = gat_groups(s.groups)});
+                 {.lr = s.lr, .weight_decay = s.weight_decay, .groups = gnn_groups(s.groups)});
   const std::unique_ptr<Schedule> schedule = make_schedule(s, optimizer);
   TrainOptions options;
   options.epochs = s.num_epochs();
@@ -109,7 +124,7 @@ Run train_run(const CLI::App& command, const Configuration& configuration, const
   options.config = config.dump(-1, ' ', false, Json::error_handler_t::replace);
   options.progress = how.progress;
   options.interrupted = stop_asked;
-  const Task task = node_classification(*model, data);
+  const Task task = make_task(s, *model, data);
   return {seed, task.score, train(task, optimizer, schedule.get(), rng, options)};
 }
 

@@ -9,7 +9,7 @@
 #include <lipgrad/graph/node_data.h>
 #include <lipgrad/models/trainer.h>
 
-#include "lipgrad/gat_settings.h"
+#include "lipgrad/gnn_settings.h"
 
 // One configuration, trained: what `train` does for a run, what `sweep` asks of each of its runs,
 // and what `eval` reads back from a checkpoint.
@@ -18,7 +18,10 @@ namespace lipgrad::cli {
 // Everything that decides what a run comes to. Its options make up a command whose name is the
 // model's, such as "gat".
 struct Configuration {
-  GatSettings settings;
+  // Error for a name that is no model's.
+  explicit Configuration(const std::string& model) : settings(gnn_layer(model)) {}
+
+  GnnSettings settings;
   std::string preset = "paper";
   std::int64_t evaluate_every = 1;
   bool tf32 = false;
