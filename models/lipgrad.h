@@ -36,11 +36,15 @@
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/graph.h>
 #include <lipgrad/graph/graph_layer_norm.h>
+#include <lipgrad/graph/graph_norm.h>
+#include <lipgrad/graph/group_norm.h>
 #include <lipgrad/graph/identity_map.h>
+#include <lipgrad/graph/message_norm.h>
 #include <lipgrad/graph/message_passing.h>
 #include <lipgrad/graph/neighbor_sampler.h>
 #include <lipgrad/graph/node_batches.h>
 #include <lipgrad/graph/node_data.h>
+#include <lipgrad/graph/node_norm.h>
 #include <lipgrad/graph/ogb.h>
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/graph/partition.h>
@@ -52,6 +56,7 @@
 #include <lipgrad/models/node_classification.h>
 #include <lipgrad/models/trainer.h>
 #include <lipgrad/ops/activation.h>
+#include <lipgrad/ops/batch_norm.h>
 #include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/elementwise.h>
