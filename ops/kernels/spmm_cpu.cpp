@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include <unistd.h>
-
 #include <lipgrad/core/threads.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -30,42 +28,28 @@ struct Sparse {
   }
 };
 
-// Asks for the rows of x that entries will need soon, whichever row of the matrix they are of.
+// Asks for the row of x that the entry four after this one needs, whichever row of the matrix that
+// is of: its first two lines, behind which the processor fetches the others by itself. (Asking for
+// all of them, or further ahead, is slower.)
 template <class T>
-struct Prefetch {
-  const std::int32_t* columns;
-  const T* x;
-  std::int64_t ldx, width, ahead, nnz;
-
-  Prefetch(const std::int32_t* indices, std::int64_t count, const T* from, std::int64_t stride,
-           std::int64_t features)
-      : columns(indices),
-        x(from),
-        ldx(stride),
-        width(features),
-        // As many as the first cache has room for beside what is in use.
-        ahead(std::clamp<std::int64_t>(8192 / (features * std::int64_t{sizeof(T)} + 1), 2, 24)),
-        nnz(count) {}
-  HWY_INLINE void operator()(std::int64_t begin, std::int64_t end) const {
-    constexpr std::int64_t line = 64 / sizeof(T);
-    for (std::int64_t e = begin + ahead; e < std::min(end + ahead, nnz); ++e) {
-      const T* row = x + columns[e] * ldx;
-      for (std::int64_t c = 0; c < width; c += line) __builtin_prefetch(row + c);
-      if (width > 0) __builtin_prefetch(row + width - 1);
-    }
-  }
-};
+HWY_INLINE void prefetch(const std::int32_t* columns, std::int64_t e, std::int64_t nnz, const T* x,
+                         std::int64_t ldx) {
+  if (e + 4 >= nnz) return;
+  const T* row = x + columns[e + 4] * ldx;
+  __builtin_prefetch(row);
+  __builtin_prefetch(row + 64 / sizeof(T));
+}
 
 // A part of a row of the result: `vectors` whole vectors, or (0) the first `count` lanes of one.
 struct Tile {
   std::int64_t at, head, vectors, count;
 };
 template <class T>
-std::vector<Tile> tiles_of(std::int64_t begin, std::int64_t end, std::int64_t features) {
+std::vector<Tile> tiles_of(std::int64_t width, std::int64_t features) {
   const std::int64_t lanes = Simd<T>::lanes();
   std::vector<Tile> tiles;
-  for (std::int64_t at = begin; at < end;) {
-    const std::int64_t head = at / features, stop = std::min(end, (head + 1) * features);
+  for (std::int64_t at = 0; at < width;) {
+    const std::int64_t head = at / features, stop = (head + 1) * features;
     for (std::int64_t vectors = 8; vectors > 0; vectors /= 2)
       for (; at + vectors * lanes <= stop; at += vectors * lanes)
         tiles.push_back({at, head, vectors, 0});
@@ -100,17 +84,14 @@ HWY_INLINE void row_part(const Sparse<T>& a, std::int64_t begin, std::int64_t en
   store_part(sum, y + tile.at, tile.count);
 }
 
-// Columns [first, last) of the rows [begin, end) of the result.
 template <class T>
-void spmm_rows(std::int64_t begin, std::int64_t end, std::int64_t features, std::int64_t first,
-               std::int64_t last, Sparse<T> a, const T* x, std::int64_t ldx, T* y,
-               std::int64_t ldy) {
-  const std::vector<Tile> tiles = tiles_of<T>(first, last, features);
-  const Prefetch<T> prefetch(a.columns, a.nnz, x + first, ldx, last - first);
+void spmm_rows(std::int64_t begin, std::int64_t end, std::int64_t features, Sparse<T> a, const T* x,
+               std::int64_t ldx, T* y, std::int64_t ldy) {
+  const std::vector<Tile> tiles = tiles_of<T>(a.heads * features, features);
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t e0 = a.offsets[i], e1 = a.offsets[i + 1];
     T* to = y + i * ldy;
-    prefetch(e0, e1);
+    for (std::int64_t e = e0; e < e1; ++e) prefetch(a.columns, e, a.nnz, x, ldx);
     for (const Tile& tile : tiles) switch (tile.vectors) {
         case 8:
           row_tile<8>(a, e0, e1, tile, x, ldx, to);
@@ -151,10 +132,9 @@ template <class T>
 void dot_rows(std::int64_t begin, std::int64_t end, std::int64_t heads, std::int64_t features,
               std::int64_t nnz, const std::int64_t* offsets, const std::int32_t* columns,
               const T* gy, std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
-  const Prefetch<T> prefetch(columns, nnz, x, ldx, heads * features);
   for (std::int64_t i = begin; i < end; ++i)
     for (std::int64_t e = offsets[i]; e < offsets[i + 1]; ++e) {
-      prefetch(e, e + 1);
+      prefetch(columns, e, nnz, x, ldx);
       const T *left = gy + i * ldgy, *right = x + columns[e] * ldx;
       for (std::int64_t h = 0; h < heads; ++h)
         gvalues[e * heads + h] = dot(features, left + h * features, right + h * features);
@@ -165,12 +145,11 @@ void dot_rows(std::int64_t begin, std::int64_t end, std::int64_t heads, std::int
 
 #define LIPGRAD_SPMM(suffix, T)                                                                    \
   void spmm_rows_##suffix(std::int64_t begin, std::int64_t end, std::int64_t nnz,                  \
-                          std::int64_t heads, std::int64_t features, std::int64_t first,           \
-                          std::int64_t last, const std::int64_t* offsets,                          \
+                          std::int64_t heads, std::int64_t features, const std::int64_t* offsets,  \
                           const std::int32_t* columns, const std::int64_t* order, const T* values, \
                           const T* x, std::int64_t ldx, T* y, std::int64_t ldy) {                  \
-    spmm_rows<T>(begin, end, features, first, last, {offsets, columns, order, values, heads, nnz}, \
-                 x, ldx, y, ldy);                                                                  \
+    spmm_rows<T>(begin, end, features, {offsets, columns, order, values, heads, nnz}, x, ldx, y,   \
+                 ldy);                                                                             \
   }                                                                                                \
   void dot_rows_##suffix(std::int64_t begin, std::int64_t end, std::int64_t nnz,                   \
                          std::int64_t heads, std::int64_t features, const std::int64_t* offsets,   \
@@ -228,46 +207,17 @@ void for_row_blocks(std::int64_t rows, std::int64_t features, const std::int64_t
   });
 }
 
-// The size of the last cache; what is cut by it has the same result in any pieces.
-std::int64_t last_cache() {
-  static const std::int64_t bytes = [] {
-    std::int64_t found = 0;
-#ifdef _SC_LEVEL3_CACHE_SIZE
-    found = sysconf(_SC_LEVEL3_CACHE_SIZE);
-#endif
-    return found > 0 ? found : std::int64_t{8} << 20;
-  }();
-  return bytes;
-}
-
-// Columns of x that one pass goes through. Rows of x that do not fit into the cache come from
-// memory once for each entry that needs them; where a few lines of each fit, it pays to go through
-// the entries several times.
-std::int64_t columns_a_pass(std::int64_t cols, std::int64_t nnz, std::int64_t width,
-                            std::int64_t size) {
-  const std::int64_t line = 64 / size, room = last_cache() / 2;
-  if (cols == 0 || cols * width * size <= room || nnz < 4 * cols) return width;
-  const std::int64_t lines = room / (cols * 64);
-  return lines == 0 ? width : std::min(width, lines * line);
-}
-
 }  // namespace
 
 template <class T>
-void spmm(std::int64_t rows, std::int64_t cols, std::int64_t nnz, std::int64_t heads,
+void spmm(std::int64_t rows, std::int64_t, std::int64_t nnz, std::int64_t heads,
           std::int64_t features, const std::int64_t* offsets, const std::int32_t* columns,
           const std::int64_t* order, const T* values, const T* x, std::int64_t ldx, T* y,
           std::int64_t ldy) {
   const auto kernel = spmm_rows_of(T());
-  const std::int64_t width = heads * features;
-  const std::int64_t step = columns_a_pass(cols, nnz, width, sizeof(T));
-  for (std::int64_t first = 0; first < width; first += step) {
-    const std::int64_t last = std::min(width, first + step);
-    for_row_blocks(rows, last - first, offsets, [&](std::int64_t begin, std::int64_t end) {
-      kernel(begin, end, nnz, heads, features, first, last, offsets, columns, order, values, x, ldx,
-             y, ldy);
-    });
-  }
+  for_row_blocks(rows, heads * features, offsets, [&](std::int64_t begin, std::int64_t end) {
+    kernel(begin, end, nnz, heads, features, offsets, columns, order, values, x, ldx, y, ldy);
+  });
 }
 
 template <class T>
