@@ -67,4 +67,44 @@ struct LipschitzNorm {
   static LipschitzNorm reference_code_2022(ScoreKind kind);
 };
 
+// |x| of the vectors along the last dimension, x(..., D) -> (...), in f32 or f64. The gradient at a
+// vector of zeros is 0.
+Tensor row_norms(const Tensor& x);
+
+// The scale (N, H) of dot_attention() that makes its scores those of dot_uvw: alpha tau / (kappa
+// max{u v, u w, v w} + eps) with the norms u of q, v of k and w of v, all (N, H, D), and tau = 1 /
+// sqrt(D) under pre_scale, else 1. self_loops: whether every node is a source of itself besides.
+// Where edges have features that are added to keys and values, edge_bound (H), an upper bound on
+// the norms of what is added, is added to v and w; undefined: zeros. No score exceeds alpha tau /
+// kappa; scores stay the same when q, k and v are multiplied by one t > 0. Gradients go through all
+// norms unless norm.detach; equal branches of the maximum share it.
+Tensor lipschitz_scale(const Graph& graph, const Tensor& q, const Tensor& k, const Tensor& v,
+                       const LipschitzNorm& norm, bool self_loops, const Tensor& edge_bound = {});
+
+// The same for queries that are parameters, kind linear_uv: alpha tau / (kappa u v + eps).
+Tensor lipschitz_scale_linear(const Graph& graph, const Tensor& q, const Tensor& k,
+                              const LipschitzNorm& norm, bool self_loops);
+
+// A bound on the Lipschitz constant (of Frobenius norms) of the map from (q, k, v) to the output of
+// attention on this graph with scores of this kind: of all heads together, whatever their number;
+// of x to the output for linear_uv, where queries are fixed and x are keys and values, and for
+// generic; of z for gat, of (l, r) for gatv2. With beta = alpha tau / kappa, N(i) the sources of i
+// and
+//
+//   L_V = sqrt(max_j sum_{i: j in N(i)} min(1, e^(2 beta) / |N(i)|))
+//
+// it is, by the variance bound |do_i| <= |sum_j S_ij dv_j| + max_j |v_j| max_j |ds_ij|,
+//
+//   dot_uvw    L_V + 2 beta, with v and w of neighbourhoods L_V + 2 sqrt2 beta; with u per node
+//              and v, w of neighbourhoods L_V + 2 sqrt(M) beta, M the largest number of
+//              neighbourhoods that a node is in (v and w global: of all nodes)
+//   linear_uv  L_V + sqrt2 beta, with u per node times sqrt(M) as above
+//   generic    L_V + 2 beta, if the constant given there is right
+//
+// and for gat and gatv2 that of gat_certificate(). None is known for edge-expanded or joint u
+// (dot_uvw, linear_uv) and edge_source. features: D, for pre_scale. None of these constants is 1:
+// only target_lipschitz makes a layer 1-Lipschitz.
+std::optional<double> certificate(const Graph& graph, ScoreKind kind, const LipschitzNorm& norm,
+                                  bool self_loops, std::int64_t features = 1);
+
 }  // namespace lipgrad

@@ -26,6 +26,7 @@
 #include <lipgrad/core/tensor.h>
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/datasets.h>
+#include <lipgrad/graph/dot_attention.h>
 #include <lipgrad/graph/feature_norm.h>
 #include <lipgrad/graph/features.h>
 #include <lipgrad/graph/gat_attention.h>
@@ -39,6 +40,7 @@
 #include <lipgrad/graph/graph_norm.h>
 #include <lipgrad/graph/group_norm.h>
 #include <lipgrad/graph/identity_map.h>
+#include <lipgrad/graph/lipschitz_norm.h>
 #include <lipgrad/graph/message_norm.h>
 #include <lipgrad/graph/message_passing.h>
 #include <lipgrad/graph/neighbor_sampler.h>
@@ -50,6 +52,7 @@
 #include <lipgrad/graph/partition.h>
 #include <lipgrad/graph/segment.h>
 #include <lipgrad/graph/subgraph.h>
+#include <lipgrad/graph/transformer_conv.h>
 #include <lipgrad/models/batched_training.h>
 #include <lipgrad/models/gnn.h>
 #include <lipgrad/models/layerwise_inference.h>

@@ -1,0 +1,74 @@
+#include <lipgrad/graph/lipschitz_norm.h>
+#include <lipgrad/ops/elementwise.h>
+
+#include "catalogue/catalogue.h"
+#include "catalogue/graphs.h"
+
+namespace lipgrad::catalogue {
+namespace {
+
+// q, k and v times `size` each: which of u v, u w and v w is the largest follows.
+void add_scale(Catalogue& c, const char* kind, std::array<double, 3> size,
+               const LipschitzNorm& norm, bool self_loops = false) {
+  const Graph graph = graph_of(9, 20);
+  c.add(
+      "lipschitz_scale", kind,
+      [=](Generator& rng) {
+        std::vector<Tensor> inputs;
+        for (int i = 0; i < 3; ++i) inputs.push_back(randn({9, 2, 3}, f64, rng));
+        return inputs;
+      },
+      [=](Inputs in) {
+        return lipschitz_scale(graph.to(in[0].device()), mul(in[0], size[0]), mul(in[1], size[1]),
+                               mul(in[2], size[2]), norm, self_loops);
+      });
+}
+
+}  // namespace
+
+void add_lipschitz_norm(Catalogue& c) {
+  c.add(
+      "row_norms", "normal",
+      [](Generator& rng) {
+        return std::vector{randn({5, 2, 3}, f64, rng)};
+      },
+      [](Inputs in) { return row_norms(in[0]); });
+  c.add(
+      "row_norms", "empty",
+      [](Generator& rng) {
+        return std::vector{randn({0, 3}, f64, rng)};
+      },
+      [](Inputs in) { return row_norms(in[0]); }, {.zero_gradient = true});
+
+  add_scale(c, "normal", {1, 1, 1}, {});
+  for (const QueryNorm query : {QueryNorm::global, QueryNorm::per_node, QueryNorm::edge_expanded}) {
+    for (const NormScope scope : {NormScope::global, NormScope::neighbourhood}) {
+      const std::string of = std::string(query == QueryNorm::global     ? "global u"
+                                         : query == QueryNorm::per_node ? "u per node"
+                                                                        : "edge-expanded u") +
+                             (scope == NormScope::global ? "" : ", neighbourhoods");
+      LipschitzNorm norm{.scope = scope, .query_norm = query, .eps = 1e-2};
+      // Nodes without edges have no v and w: their denominator is eps.
+      add_scale(c, (of + ", u v").c_str(), {3, 2, 0.2}, norm, true);
+      add_scale(c, (of + ", u w").c_str(), {3, 0.2, 2}, norm, true);
+      add_scale(c, (of + ", v w").c_str(), {0.1, 3, 3}, norm, true);
+    }
+  }
+  add_scale(c, "joint u, scaled before, kappa and alpha", {1, 1, 1},
+            {.joint = true, .kappa = 2, .pre_scale = true, .alpha = 3});
+
+  for (const bool joint : {false, true}) {
+    const Graph graph = graph_of(9, 20);
+    c.add(
+        "lipschitz_scale_linear", joint ? "joint" : "normal",
+        [](Generator& rng) {
+          return std::vector{randn({9, 2, 3}, f64, rng), randn({9, 2, 3}, f64, rng)};
+        },
+        [=](Inputs in) {
+          return lipschitz_scale_linear(graph.to(in[0].device()), in[0], in[1], {.joint = joint},
+                                        false);
+        });
+  }
+}
+
+}  // namespace lipgrad::catalogue
