@@ -6,6 +6,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
+#include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/message_passing.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/reduce.h>
@@ -148,7 +149,10 @@ Tensor lipschitz_scale_linear(const Graph& graph, const Tensor& q, const Tensor&
 
 std::optional<double> certificate(const Graph& graph, ScoreKind kind, const LipschitzNorm& norm,
                                   bool self_loops, std::int64_t features) {
-  if (kind == ScoreKind::gat || kind == ScoreKind::gatv2) return {};
+  if (kind == ScoreKind::gat || kind == ScoreKind::gatv2) {
+    if (norm.edge_source && !self_loops && norm.scope != NormScope::global) return {};
+    return gat_certificate(graph, self_loops, kind, norm);
+  }
   if (norm.joint || norm.query_norm == QueryNorm::edge_expanded) return {};
   const bool global = is_global(norm);
   if (kind == ScoreKind::generic && !global) return {};

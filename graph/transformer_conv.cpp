@@ -5,6 +5,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/graph/dot_attention.h>
+#include <lipgrad/graph/identity_map.h>
 #include <lipgrad/ops/activation.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/linear.h>
@@ -45,10 +46,10 @@ LinearLayerOptions projection(const TransformerConvOptions& o, bool bias) {
   return {.bias = bias, .weight_initializer = o.weight_initializer, .dtype = o.dtype};
 }
 
-// A (n, n) of ones on the diagonal times `value`.
-Tensor diagonal(std::int64_t n, double value, const Tensor& like) {
+// (n, n) with ones on the diagonal.
+Tensor identity(std::int64_t n, const Tensor& like) {
   std::vector<double> x(static_cast<std::size_t>(n * n));
-  for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(i * (n + 1))] = value;
+  for (std::int64_t i = 0; i < n; ++i) x[static_cast<std::size_t>(i * (n + 1))] = 1;
   return from_vector({n, n}, x).to(like.dtype()).to(like.device());
 }
 
@@ -80,26 +81,18 @@ TransformerConv::TransformerConv(Module& parent, std::string name,
                      LinearLayerOptions{.bias = false, .dtype = options.dtype});
 }
 
-Tensor TransformerConv::value_weight() const {
-  const Tensor weight = lin_value.weight.value();
-  if (options_.identity_map == 1) return weight;
-  return add(mul(weight, options_.identity_map),
-             diagonal(weight.size(0), 1 - options_.identity_map, weight));
-}
-
-double TransformerConv::lipschitz_factor(const Graph& graph) const {
+// What the output is multiplied by for norm.target_lipschitz.
+Tensor TransformerConv::lipschitz_factor(const Graph& graph, const Tensor& value_weight) const {
   const LipschitzNorm& norm = *options_.norm;
   const std::optional<double> constant =
       certificate(graph, ScoreKind::dot_uvw, norm, options_.self_loops, options_.out);
   LIPGRAD_CHECK(constant.has_value(),
                 "TransformerConv: target_lipschitz: no constant is known for this LipschitzNorm");
-  const Tensor weights = concat(
-      {lin_query.weight.value().detach(), lin_key.weight.value().detach(), value_weight().detach()},
-      0);
-  const double all =
-      *constant * spectral_norm(weights.to(cpu_device)) +
-      (lin_skip ? spectral_norm(lin_skip->weight.value().detach().to(cpu_device)) : 0.0);
-  return all > 0 ? *norm.target_lipschitz / all : 1;
+  Tensor all = mul(
+      spectral_norm_of(concat({lin_query.weight.value(), lin_key.weight.value(), value_weight}, 0)),
+      *constant);
+  if (lin_skip) all = add(all, spectral_norm_of(lin_skip->weight));
+  return div(*norm.target_lipschitz, norm.detach ? all.detach() : all);
 }
 
 Tensor TransformerConv::forward(const Graph& graph, const Features& x, const Tensor& edge_features,
@@ -114,9 +107,10 @@ Tensor TransformerConv::forward(const Graph& graph, const Features& x, const Ten
                 "TransformerConv: the layer was made for {} features of edges and {}", fe,
                 edge_features.defined() ? "gets some" : "gets none");
   const auto by_head = [&](const Tensor& rows) { return reshape(rows, {nodes, heads, out}); };
+  const Tensor value_weight = identity_map(lin_value.weight, options_.identity_map);
   const Tensor q = project(x, lin_query.weight, lin_query.bias),
                k = by_head(project(x, lin_key.weight, lin_key.bias)),
-               v = by_head(project(x, value_weight(), lin_value.bias));
+               v = by_head(project(x, value_weight, lin_value.bias));
   DotAttentionOptions attention;
   attention.self_loops = options_.self_loops;
   attention.dropout = options_.attention_dropout;
@@ -141,10 +135,9 @@ Tensor TransformerConv::forward(const Graph& graph, const Features& x, const Ten
     y = dot_attention(graph, by_head(q), k, v, scale, attention, mode);
   } else {
     // W_e of all heads as blocks of one (H D, H Fe) matrix: dense products of rows of nodes.
-    const Tensor blocks =
-        reshape(mul(reshape(edge_weight, {heads, out, 1, fe}),
-                    reshape(diagonal(heads, 1, edge_weight), {heads, 1, heads, 1})),
-                {width, heads * fe});
+    const Tensor blocks = reshape(mul(reshape(edge_weight, {heads, out, 1, fe}),
+                                      reshape(identity(heads, edge_weight), {heads, 1, heads, 1})),
+                                  {width, heads * fe});
     const Tensor qe = reshape(linear(q, transpose(blocks)), {nodes, heads, fe});
     const EdgeAttention both =
         dot_attention(graph, by_head(q), k, v, scale, qe, edge_features, attention, mode);
@@ -166,7 +159,8 @@ Tensor TransformerConv::forward(const Graph& graph, const Features& x, const Ten
       y = add(y, root);
     }
   }
-  if (options_.norm && options_.norm->target_lipschitz) y = mul(y, lipschitz_factor(graph));
+  if (options_.norm && options_.norm->target_lipschitz)
+    y = mul(y, lipschitz_factor(graph, value_weight));
   return y;
 }
 

@@ -50,7 +50,7 @@ struct TransformerConvOptions {
 //
 // With norm.target_lipschitz the output is multiplied by target / (C |[W_q | W_k | W_v]|_2 +
 // |W_s|_2), C of certificate() for the graph: the layer's Lipschitz constant as a function of x is
-// at most the target. Gradients take the factor for a constant.
+// at most the target.
 //
 // Error unless in, out, heads >= 1 and the options are as said there; with target_lipschitz also
 // where there is a gate (it has no finite constant) or no certificate.
@@ -74,8 +74,7 @@ class TransformerConv : public GraphConv {
   std::optional<Linear> lin_edge, lin_skip, lin_beta;
 
  private:
-  Tensor value_weight() const;
-  double lipschitz_factor(const Graph& graph) const;
+  Tensor lipschitz_factor(const Graph& graph, const Tensor& value_weight) const;
 
   TransformerConvOptions options_;
 };

@@ -52,6 +52,9 @@ void add_dot_attention(Catalogue& c) {
   add_attention(c, "dropout, mean of heads", graph_of(9, 30), 4, 3,
                 {.dropout = 0.4, .mean_heads = true}, true);
   add_attention(c, "zero rows", graph_of(9, 12), 1, 7, {});  // nodes 3 and 7
+  // One node with edges, another without.
+  add_attention(c, "one row", Graph(2, from_values<std::int64_t>({3, 2}, {0, 0, 1, 0, 1, 0})), 2, 3,
+                {}, true, 2);
   add_attention(c, "empty", graph_of(0, 0), 2, 3, {}, true, 0, {.zero_gradient = true});
   add_attention(c, "large", graph_of(300, 2000), 4, 8, {}, true);
   add_attention(c, "edge features", graph_of(9, 20), 2, 3, {}, true, 5);

@@ -9,19 +9,20 @@ namespace {
 
 // q, k and v times `size` each: which of u v, u w and v w is the largest follows.
 void add_scale(Catalogue& c, const char* kind, std::array<double, 3> size,
-               const LipschitzNorm& norm, bool self_loops = false) {
-  const Graph graph = graph_of(9, 20);
+               const LipschitzNorm& norm, bool self_loops = false, std::int64_t nodes = 9) {
+  const Graph graph = graph_of(nodes, nodes < 9 ? 0 : 20);
   c.add(
       "lipschitz_scale", kind,
       [=](Generator& rng) {
         std::vector<Tensor> inputs;
-        for (int i = 0; i < 3; ++i) inputs.push_back(randn({9, 2, 3}, f64, rng));
+        for (int i = 0; i < 3; ++i) inputs.push_back(randn({nodes, 2, 3}, f64, rng));
         return inputs;
       },
       [=](Inputs in) {
         return lipschitz_scale(graph.to(in[0].device()), mul(in[0], size[0]), mul(in[1], size[1]),
                                mul(in[2], size[2]), norm, self_loops);
-      });
+      },
+      {.zero_gradient = nodes == 0});
 }
 
 }  // namespace
@@ -34,6 +35,12 @@ void add_lipschitz_norm(Catalogue& c) {
       },
       [](Inputs in) { return row_norms(in[0]); });
   c.add(
+      "row_norms", "one row",
+      [](Generator& rng) {
+        return std::vector{randn({1, 3}, f64, rng)};
+      },
+      [](Inputs in) { return row_norms(in[0]); });
+  c.add(
       "row_norms", "empty",
       [](Generator& rng) {
         return std::vector{randn({0, 3}, f64, rng)};
@@ -41,6 +48,8 @@ void add_lipschitz_norm(Catalogue& c) {
       [](Inputs in) { return row_norms(in[0]); }, {.zero_gradient = true});
 
   add_scale(c, "normal", {1, 1, 1}, {});
+  add_scale(c, "one row", {1, 2, 1}, {}, true, 1);
+  add_scale(c, "empty", {1, 1, 1}, {}, false, 0);
   for (const QueryNorm query : {QueryNorm::global, QueryNorm::per_node, QueryNorm::edge_expanded}) {
     for (const NormScope scope : {NormScope::global, NormScope::neighbourhood}) {
       const std::string of = std::string(query == QueryNorm::global     ? "global u"
@@ -57,18 +66,23 @@ void add_lipschitz_norm(Catalogue& c) {
   add_scale(c, "joint u, scaled before, kappa and alpha", {1, 1, 1},
             {.joint = true, .kappa = 2, .pre_scale = true, .alpha = 3});
 
-  for (const bool joint : {false, true}) {
-    const Graph graph = graph_of(9, 20);
+  const auto add_linear = [&](const char* kind, std::int64_t nodes, bool joint) {
+    const Graph graph = graph_of(nodes, nodes < 9 ? 0 : 20);
     c.add(
-        "lipschitz_scale_linear", joint ? "joint" : "normal",
-        [](Generator& rng) {
-          return std::vector{randn({9, 2, 3}, f64, rng), randn({9, 2, 3}, f64, rng)};
+        "lipschitz_scale_linear", kind,
+        [=](Generator& rng) {
+          return std::vector{randn({nodes, 2, 3}, f64, rng), randn({nodes, 2, 3}, f64, rng)};
         },
         [=](Inputs in) {
           return lipschitz_scale_linear(graph.to(in[0].device()), in[0], in[1], {.joint = joint},
                                         false);
-        });
-  }
+        },
+        {.zero_gradient = nodes == 0});
+  };
+  add_linear("normal", 9, false);
+  add_linear("joint", 9, true);
+  add_linear("one row", 1, false);
+  add_linear("empty", 0, false);
 }
 
 }  // namespace lipgrad::catalogue
