@@ -51,11 +51,13 @@ offers "" train gat --layers ""
 offers "" frobnicate --x
 offers "bash" completion ""
 offers "citeseer" train gat --data cit
+offers "paper-figure5 paper-gradients paper-table1" sweep paper
+offers "contrast paper" sweep --protocol ""
 among "generated" train gat --data ""
 
 # Every command and option of --help is offered, and no other.
 mkdir runs && touch data.json graph.npz "runs/a b.lip"
-for path in "" train "train gat" inspect doctor gradcheck rates completion; do
+for path in "" train "train gat" sweep inspect doctor gradcheck rates completion; do
   read -ra command <<<"$path"
   "$lipgrad" "${command[@]}" --help >out
   expected=$(grep -oE '^ +(-[a-z],)?--[a-z0-9-]+' out | grep -oE -- '--[a-z0-9-]+' | sort | paste -sd ' ')

@@ -17,6 +17,7 @@ void add_eval(CLI::App& app, int& exit);
 void add_gradcheck(CLI::App& app, int& exit);
 void add_inspect(CLI::App& app, int& exit);
 void add_rates(CLI::App& app, int& exit);
+void add_sweep(CLI::App& app, int& exit);
 void add_train(CLI::App& app, int& exit);
 
 }  // namespace lipgrad::cli

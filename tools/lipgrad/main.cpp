@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
   });
   int exit = cli::success;
   cli::add_train(app, exit);
+  cli::add_sweep(app, exit);
   cli::add_eval(app, exit);
   cli::add_inspect(app, exit);
   cli::add_gradcheck(app, exit);

@@ -38,7 +38,7 @@ void fill(CLI::App& command, const Settings& settings, const std::string& where)
   }
 }
 
-Settings read_settings(const std::string& path) {
+std::string read_settings_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw Error(path + ": cannot be opened");
   std::string text(1 << 20, '\0');
@@ -49,6 +49,11 @@ Settings read_settings(const std::string& path) {
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.find('\0') != std::string::npos)
     throw Error(path + ": not a text file; expected lines such as `layers = 30`");
+  return text;
+}
+
+Settings read_settings(const std::string& path) {
+  const std::string text = read_settings_text(path);
   std::istringstream lines(text);
   int number = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -21,6 +21,8 @@ void fill(CLI::App& command, const Settings& settings, const std::string& where)
 // The settings in a TOML file: `layers = 30`, `norm = "pairnorm"`. Error for a file that cannot be
 // read or is larger than a megabyte, for sections, and for lines that are no settings.
 Settings read_settings(const std::string& path);
+// The text of such a file; errors for what is none.
+std::string read_settings_text(const std::string& path);
 
 // The options of a group as JSON, by name: the value given, else the default, null if there is
 // none. Numbers and booleans become such.

@@ -55,6 +55,8 @@ Task make_task(const GnnSettings& s, Gnn& model, const NodeData& data) {
 
 }  // namespace
 
+std::vector<std::string> model_names() { return {"gat"}; }
+
 void add_configuration(CLI::App& command, Configuration& configuration) {
   command.option_defaults()->always_capture_default();
   command.add_option("--preset", configuration.preset, "Settings that go together, see below")
@@ -87,7 +89,8 @@ Json to_json(const CLI::App& command, const Configuration& configuration, std::u
     config.update(to_json(command, group));
   config["seed"] = seed;
   config["epochs"] = settings.num_epochs();
-  if (settings.missing > 0) config["missing-seed"] = settings.missing_seed.value_or(settings.seed);
+  config["missing-seed"] =
+      settings.missing > 0 ? Json(settings.missing_seed.value_or(settings.seed)) : Json();
   if (configuration.evaluate_every != 1) config["evaluate-every"] = configuration.evaluate_every;
   if (configuration.tf32) config["tf32"] = true;
   return config;
@@ -144,6 +147,7 @@ double find(const std::vector<Metric>& metrics, const std::string& name) {
 Json to_json(const Run& run) {
   const auto& [seed, score, r] = run;
   return {{"seed", seed},
+          {"score", score},
           {"epochs", r.epochs},
           {"best_epoch", r.best_epoch},
           {"valid_" + score, find(r.best, "valid_" + score)},

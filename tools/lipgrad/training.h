@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -26,6 +27,9 @@ struct Configuration {
   std::int64_t evaluate_every = 1;
   bool tf32 = false;
 };
+
+// The models there are: names of commands of `train`.
+std::vector<std::string> model_names();
 
 void add_configuration(CLI::App& command, Configuration& configuration);
 
