@@ -28,16 +28,14 @@ struct Sparse {
   }
 };
 
-// Asks for the row of x that the entry four after this one needs, whichever row of the matrix that
-// is of: its first two lines, behind which the processor fetches the others by itself. (Asking for
-// all of them, or further ahead, is slower.)
+// Asks for the first `count` numbers of the row of x that the entry four after this one needs,
+// whichever row of the matrix that is of. (Further ahead is slower.)
 template <class T>
 HWY_INLINE void prefetch(const std::int32_t* columns, std::int64_t e, std::int64_t nnz, const T* x,
-                         std::int64_t ldx) {
+                         std::int64_t ldx, std::int64_t count) {
   if (e + 4 >= nnz) return;
   const T* row = x + columns[e + 4] * ldx;
-  __builtin_prefetch(row);
-  __builtin_prefetch(row + 64 / sizeof(T));
+  for (std::int64_t c = 0; c < count; c += 64 / sizeof(T)) __builtin_prefetch(row + c);
 }
 
 // A part of a row of the result: `vectors` whole vectors, or (0) the first `count` lanes of one.
@@ -91,7 +89,9 @@ void spmm_rows(std::int64_t begin, std::int64_t end, std::int64_t features, Spar
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t e0 = a.offsets[i], e1 = a.offsets[i + 1];
     T* to = y + i * ldy;
-    for (std::int64_t e = e0; e < e1; ++e) prefetch(a.columns, e, a.nnz, x, ldx);
+    // Two lines: the processor fetches those behind them by itself.
+    for (std::int64_t e = e0; e < e1; ++e)
+      prefetch(a.columns, e, a.nnz, x, ldx, 128 / std::int64_t{sizeof(T)});
     for (const Tile& tile : tiles) switch (tile.vectors) {
         case 8:
           row_tile<8>(a, e0, e1, tile, x, ldx, to);
@@ -111,8 +111,9 @@ void spmm_rows(std::int64_t begin, std::int64_t end, std::int64_t features, Spar
   }
 }
 
+// The products of u and v, by lanes: their sum is the scalar product.
 template <class T>
-HWY_INLINE T dot(std::int64_t n, const T* u, const T* v) {
+HWY_INLINE Simd<T> products(std::int64_t n, const T* u, const T* v) {
   const std::int64_t lanes = Simd<T>::lanes();
   Simd<T> s0(0.0), s1(0.0);
   std::int64_t i = 0;
@@ -125,20 +126,46 @@ HWY_INLINE T dot(std::int64_t n, const T* u, const T* v) {
     i += lanes;
   }
   if (i < n) s1 = fma(load_part(u + i, n - i), load_part(v + i, n - i), s1);
-  return sum_of_lanes(s0 + s1);
+  return s0 + s1;
+}
+
+// Lane i of the result is the sum of all lanes of v[i], for as many vectors as they have lanes; v
+// is overwritten. The sums are made in the same way in every lane.
+template <class T>
+HWY_INLINE Simd<T> sums_of_lanes(Simd<T>* v) {
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<T> d;
+  for (std::int64_t n = Simd<T>::lanes() / 2; n > 0; n /= 2)
+    for (std::int64_t i = 0; i < n; ++i)
+      v[i] = Simd<T>(hn::Add(hn::ConcatEven(d, v[2 * i + 1].raw, v[2 * i].raw),
+                             hn::ConcatOdd(d, v[2 * i + 1].raw, v[2 * i].raw)));
+#endif
+  return v[0];
 }
 
 template <class T>
 void dot_rows(std::int64_t begin, std::int64_t end, std::int64_t heads, std::int64_t features,
               std::int64_t nnz, const std::int64_t* offsets, const std::int32_t* columns,
               const T* gy, std::int64_t ldgy, const T* x, std::int64_t ldx, T* gvalues) {
+  const std::int64_t lanes = Simd<T>::lanes();
+  Simd<T> waiting[HWY_MAX_BYTES / sizeof(T)];
+  std::int64_t count = 0;
+  T* to = gvalues + offsets[begin] * heads;
   for (std::int64_t i = begin; i < end; ++i)
     for (std::int64_t e = offsets[i]; e < offsets[i + 1]; ++e) {
-      prefetch(columns, e, nnz, x, ldx);
+      prefetch(columns, e, nnz, x, ldx, heads * features);
       const T *left = gy + i * ldgy, *right = x + columns[e] * ldx;
-      for (std::int64_t h = 0; h < heads; ++h)
-        gvalues[e * heads + h] = dot(features, left + h * features, right + h * features);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        waiting[count++] = products(features, left + h * features, right + h * features);
+        if (count < lanes) continue;
+        store(sums_of_lanes(waiting), to);
+        to += lanes;
+        count = 0;
+      }
     }
+  if (count == 0) return;
+  for (std::int64_t k = count; k < lanes; ++k) waiting[k] = Simd<T>(0.0);
+  store_part(sums_of_lanes(waiting), to, count);
 }
 
 }  // namespace
