@@ -10,6 +10,7 @@
 #include <lipgrad/graph/gat_conv.h>
 #include <lipgrad/graph/gated_graph_conv.h>
 #include <lipgrad/graph/gcn_conv.h>
+#include <lipgrad/models/layerwise_inference.h>
 #include <lipgrad/ops/activation.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/elementwise.h>
@@ -139,7 +140,10 @@ Tensor Gnn::run_layer(std::size_t layer, const Graph& graph, const Features& h, 
   if (is_logits(layer)) return f;
   const bool ends = layer + 1 == convs_.size() && !o.last_activation;
   if (!ends) f = elu(f);
-  if (first.defined()) f = add(mul(f, 1 - o.initial_residual), first);
+  if (first.defined()) {
+    f = mul(f, 1 - o.initial_residual);  // on its own: what it is made from goes before the sum
+    f = add(f, first);
+  }
   if (o.residual == Residual::plain && joins(layer))
     f = add(h.dense(), f);
   else if (residual_of_[layer])
@@ -149,20 +153,30 @@ Tensor Gnn::run_layer(std::size_t layer, const Graph& graph, const Features& h, 
              : norm[layer].forward(f, mode, h.is_sparse() ? Tensor() : h.dense());
 }
 
+Features Gnn::enter(const Features& x, Mode mode) const {
+  if (!input) return x;
+  const Features dropped = dropout(x, options_.input_dropout, mode);
+  const Tensor h =
+      dropped.is_sparse() ? input->forward(dropped.sparse()) : input->forward(dropped.dense());
+  return options_.input_activation ? elu(h) : h;
+}
+
+Tensor Gnn::leave(const Features& h, Mode mode) const {
+  return output ? output->forward(dropout(h.dense(), options_.output_dropout, mode)) : h.dense();
+}
+
+Tensor Gnn::first_of(const Features& h) const {
+  const double a = options_.initial_residual;
+  return a > 0 ? mul(h.dense(), a) : Tensor();
+}
+
 Tensor Gnn::forward(const Graph& graph, const Features& x, const Tensor& edge_features,
                     Mode mode) const {
   const ModuleScope scope(path());
   const GnnOptions& o = options_;
   const Tensor edges = o.edge_features > 0 ? edge_features : Tensor();
-  Features features = x;
-  if (input) {
-    const Features dropped = dropout(x, o.input_dropout, mode);
-    const Tensor h =
-        dropped.is_sparse() ? input->forward(dropped.sparse()) : input->forward(dropped.dense());
-    features = o.input_activation ? elu(h) : h;
-  }
-  const Tensor first =
-      o.initial_residual > 0 ? mul(features.dense(), o.initial_residual) : Tensor();
+  Features features = enter(x, mode);
+  const Tensor first = first_of(features);
   for (std::size_t layer = 0; layer < convs_.size(); ++layer) {
     if (o.checkpoint_layers && mode.is_train() && !features.is_sparse()) {
       const auto again = [this, layer, graph, edges, mode](Inputs in) {
@@ -176,8 +190,47 @@ Tensor Gnn::forward(const Graph& graph, const Features& x, const Tensor& edge_fe
       features = run_layer(layer, graph, features, first, edges, mode);
     }
   }
-  return output ? output->forward(dropout(features.dense(), o.output_dropout, mode))
-                : features.dense();
+  return leave(features, mode);
+}
+
+// Whether a layer's row depends on the edges into the node and the rows at their ends alone.
+bool Gnn::is_local() const {
+  const GnnOptions& o = options_;
+  if (o.layer == GnnLayer::gcn) return false;
+  if (o.attention_norm &&
+      (o.layer == GnnLayer::transformer || o.attention_norm->target_lipschitz ||
+       o.attention_norm->scope.value_or(NormScope::neighbourhood) == NormScope::global))
+    return false;
+  switch (o.norm) {
+    case FeatureNormKind::none:
+    case FeatureNormKind::layer_norm:
+    case FeatureNormKind::center_norm:
+    case FeatureNormKind::node_norm:
+    case FeatureNormKind::batch_norm:  // by its running moments
+    case FeatureNormKind::message_norm:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Tensor Gnn::evaluate_by_blocks(const Graph& graph, const Features& x, const Tensor& edge_features,
+                               std::int64_t block_nodes) const {
+  LIPGRAD_CHECK(is_local(),
+                "Gnn: cannot be evaluated by blocks of nodes: its layers, its norm of features or "
+                "that of attention see more of the graph than a node's neighbours; use forward()");
+  const ModuleScope scope(path());
+  const NoGrad off;
+  const Tensor edges = options_.edge_features > 0 ? edge_features : Tensor();
+  Features features = enter(x, Mode::eval());
+  const Tensor first = first_of(features);
+  for (std::size_t layer = 0; layer < convs_.size(); ++layer)
+    features = layer_by_blocks(
+        [&](const Graph& part, const Features& h, const Tensor& h0, const Tensor& e) {
+          return run_layer(layer, part, h, h0, e, Mode::eval());
+        },
+        graph, features, first, edges, block_nodes);
+  return leave(features, Mode::eval());
 }
 
 std::vector<OptimizerGroup> gnn_groups(const GnnGroupOptions& options) {

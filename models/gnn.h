@@ -103,6 +103,14 @@ class Gnn : public Module {
   Tensor forward(const Graph& graph, const Features& x, const Tensor& edge_features,
                  Mode mode) const;
 
+  // The logits in evaluation mode for graphs whose forward pass needs too much memory: layer by
+  // layer, for block_nodes nodes at a time (see layer_by_blocks), with the features of two layers,
+  // h0 where there is an initial residual, and what a block needs. The same up to rounding. Error
+  // where a node's row depends on more than its neighbours' rows: layers of gcn, norms over all
+  // nodes, a global LipschitzNorm.
+  Tensor evaluate_by_blocks(const Graph& graph, const Features& x, const Tensor& edge_features,
+                            std::int64_t block_nodes) const;
+
   const GnnOptions& options() const { return options_; }
   const GraphConv& conv(std::size_t layer) const { return *convs_[layer]; }
 
@@ -116,6 +124,11 @@ class Gnn : public Module {
   std::unique_ptr<GraphConv> make_conv(std::int64_t layer);
   bool joins(std::size_t layer) const;
   bool is_logits(std::size_t layer) const { return !output && layer + 1 == convs_.size(); }
+  bool is_local() const;
+  // What stands before the layers and after them.
+  Features enter(const Features& x, Mode mode) const;
+  Tensor leave(const Features& h, Mode mode) const;
+  Tensor first_of(const Features& h) const;
   // One layer: features h, and first = a h0 where there is an initial residual.
   Tensor run_layer(std::size_t layer, const Graph& graph, const Features& h, const Tensor& first,
                    const Tensor& edge_features, Mode mode) const;
