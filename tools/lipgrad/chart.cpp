@@ -141,7 +141,10 @@ class Svg {
 // About `count` ticks at 1, 2 or 5 times a power of ten, from low to high.
 std::vector<double> round_ticks(double low, double high, int count) {
   const double raw = (high - low) / count, power = std::pow(10, std::floor(std::log10(raw)));
-  const double step = power * (raw <= power ? 1 : raw <= 2 * power ? 2 : raw <= 5 * power ? 5 : 10);
+  const double step = power * (raw < 1.5 * power   ? 1
+                               : raw < 3.5 * power ? 2
+                               : raw < 7.5 * power ? 5
+                                                   : 10);
   std::vector<double> ticks;
   const double first = std::ceil(low / step - 1e-9);
   for (int i = 0; i < 1000 && (first + i) * step <= high + 1e-9 * step; ++i)
@@ -297,7 +300,7 @@ std::string line_charts(const std::string& title, const std::vector<LineChart>& 
     svg.text(x0 + 40, y0 + 4, s->label, "start", 12);
     y0 += 20;
   }
-  return svg.str(std::max(x0 + 40 + widest + 14, 28 + text_width(title, 15.5)),
+  return svg.str(std::max(x0 + 40 + widest + 14, 28 + text_width(title, 16.5)),
                  std::max(top + height + bottom, y0), title);
 }
 
@@ -377,13 +380,13 @@ std::string heat_maps(const std::string& title, const std::string& value_title,
     svg.power_of_ten(x0 + 27, y + 4, k, 12);
   }
   svg.vertical_text(x0 + 72, top + height / 2, value_title, 13);
-  return svg.str(std::max(x0 + 88, 28 + text_width(title, 15.5)), top + height + bottom, title);
+  return svg.str(std::max(x0 + 88, 28 + text_width(title, 16.5)), top + height + bottom, title);
 }
 
 std::string number_grids(const std::string& title, const std::vector<std::string>& rows,
                          const std::vector<NumberGrid>& grids) {
-  constexpr double cell_width = 66, cell_height = 26, line_height = 15;
-  double label = 0, head = 1;
+  constexpr double cell_width = 76, cell_height = 24, line_height = 14;
+  double label = 0, low = std::numeric_limits<double>::infinity(), high = -low, largest = 0;
   for (const std::string& row : rows) label = std::max(label, text_width(row, 12));
   const auto parts = [](const std::string& text) {
     std::vector<std::string> list;
@@ -395,55 +398,58 @@ std::string number_grids(const std::string& title, const std::vector<std::string
     return list;
   };
   for (const NumberGrid& grid : grids)
-    for (const std::string& column : grid.columns)
-      head = std::max(head, static_cast<double>(parts(column).size()));
-  Svg svg;
-  title_of(svg, title);
-  const double y0 = top + head * line_height;
-  double x0 = 14 + label + 10;
-  for (std::size_t r = 0; r < rows.size(); ++r)
-    svg.text(x0 - 8, y0 + cell_height * (static_cast<double>(r) + 0.5) + 4, rows[r], "end", 12);
-  for (const NumberGrid& grid : grids) {
-    const double width = cell_width * static_cast<double>(grid.columns.size());
-    svg.text(x0 + width / 2, top - 12, grid.title, "middle", 13);
-    double low = std::numeric_limits<double>::infinity(), high = -low, largest = 0;
     for (const auto& line : grid.values)
-      for (const double value : line)
-        if (std::isfinite(value)) {
+      for (const double value : line) {
+        if (!std::isfinite(value)) continue;
+        if (grid.difference) {
+          largest = std::max(largest, std::abs(value));
+        } else {
           low = std::min(low, value);
           high = std::max(high, value);
-          largest = std::max(largest, std::abs(value));
         }
-    for (std::size_t c = 0; c < grid.columns.size(); ++c) {
-      double y = top + line_height - 4;
-      for (const std::string& part : parts(grid.columns[c])) {
-        svg.text(x0 + cell_width * (static_cast<double>(c) + 0.5), y, part, "middle", 11);
-        y += line_height;
       }
-      for (std::size_t r = 0; r < rows.size() && r < grid.values.size(); ++r) {
-        const double value = grid.values[r][c];
-        const double x = high > low ? (value - low) / (high - low) : 1;
-        const double cx = x0 + cell_width * static_cast<double>(c),
-                     cy = y0 + cell_height * static_cast<double>(r);
-        const bool finite = std::isfinite(value);
-        // White to green, light enough for dark numbers.
-        const std::string fill =
-            !finite           ? std::string(faint)
-            : grid.difference ? diverging(largest > 0 ? value / largest : 0)
-                              : fmt::format("#{:02X}{:02X}{:02X}", std::lround(255 - 155 * x),
-                                            std::lround(255 - 65 * x), std::lround(255 - 115 * x));
-        svg.rect(cx + 1, cy + 1, cell_width - 2, cell_height - 2, fill);
-        svg.text(cx + cell_width / 2, cy + cell_height / 2 + 4,
-                 !finite           ? "–"
-                 : grid.difference ? fmt::format("{:+.1f}", value)
-                                   : fmt::format("{:.1f}", value),
+  const auto colour = [&](double value, bool difference) -> std::string {
+    if (!std::isfinite(value)) return faint;
+    if (difference) return diverging(largest > 0 ? value / largest : 0);
+    // White to green, light enough for dark numbers.
+    const double x = high > low ? (value - low) / (high - low) : 1;
+    return fmt::format("#{:02X}{:02X}{:02X}", std::lround(255 - 155 * x), std::lround(255 - 65 * x),
+                       std::lround(255 - 115 * x));
+  };
+  Svg svg;
+  title_of(svg, title);
+  const double x0 = 14 + label + 10;
+  double y0 = 40, widest = 0;
+  for (const NumberGrid& grid : grids) {
+    const double width = cell_width * static_cast<double>(grid.columns.size());
+    widest = std::max(widest, std::max(width, text_width(grid.title, 13)));
+    svg.text(x0, y0 + 14, grid.title, "start", 13);
+    y0 += 22;
+    std::size_t heading = 1;
+    for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+      const auto lines = parts(grid.columns[c]);
+      heading = std::max(heading, lines.size());
+      for (std::size_t i = 0; i < lines.size(); ++i)
+        svg.text(x0 + cell_width * (static_cast<double>(c) + 0.5),
+                 y0 + line_height * (static_cast<double>(i) + 0.8), lines[i], "middle", 11);
+    }
+    y0 += line_height * static_cast<double>(heading) + 4;
+    for (std::size_t r = 0; r < rows.size() && r < grid.values.size(); ++r) {
+      svg.text(x0 - 8, y0 + cell_height / 2 + 4, rows[r], "end", 12);
+      for (std::size_t c = 0; c < grid.columns.size(); ++c) {
+        const double value = grid.values[r][c], x = x0 + cell_width * static_cast<double>(c);
+        svg.rect(x + 1, y0 + 1, cell_width - 2, cell_height - 2, colour(value, grid.difference));
+        svg.text(x + cell_width / 2, y0 + cell_height / 2 + 4,
+                 !std::isfinite(value) ? "–"
+                 : grid.difference     ? fmt::format("{:+.1f}", value)
+                                       : fmt::format("{:.1f}", value),
                  "middle", 12);
       }
+      y0 += cell_height;
     }
-    x0 += width + gap;
+    y0 += 22;
   }
-  return svg.str(std::max(x0 + 14, 28 + text_width(title, 15.5)),
-                 y0 + cell_height * static_cast<double>(rows.size()) + 16, title);
+  return svg.str(std::max(x0 + widest + 14, 28 + text_width(title, 16.5)), y0, title);
 }
 
 }  // namespace lipgrad::cli

@@ -45,7 +45,8 @@ struct NumberGrid {
   std::vector<std::vector<double>> values;  // of a row and column; NaN: none
   bool difference = false;                  // with signs, blue below 0, orange above
 };
-// Grids of numbers on colours, side by side, that have the same rows; the first row is topmost.
+// Grids of numbers on colours, one below the other, that have the same rows and, but for
+// differences, the same scale of colours; the first row is topmost.
 std::string number_grids(const std::string& title, const std::vector<std::string>& rows,
                          const std::vector<NumberGrid>& grids);
 

@@ -66,7 +66,8 @@ struct Loaded {
   CLI::App command;
   Configuration configuration;
 
-  explicit Loaded(const PlannedRun& run) : command("", run.config.at("model").get<std::string>()) {
+  explicit Loaded(const PlannedRun& run)
+      : command("", run.config.at("model").get<std::string>()), configuration(command.get_name()) {
     Json config = run.config;
     config.erase("log-gradients");
     add_configuration(command, configuration);
@@ -148,6 +149,12 @@ void Sweep::plan() {
     set_values(grid, name, split(name, text), "sweep");
     if (name == "data") default_data = false;
   }
+  if (!o_.preset.empty() && !o_.values.empty()) {
+    Texts given;
+    for (const auto& [name, text] : o_.values) given.push_back(name + " " + text);
+    preset_.layout.notes.push_back(
+        fmt::format("Other than said above: {}.", fmt::join(given, "; ")));
+  }
   if (!o_.methods.empty()) keep_methods(grid, split("methods", o_.methods));
   if (!o_.seeds.empty()) {
     std::erase_if(grid.axes, [](const Axis& axis) { return axis.name == seed_axis; });
@@ -192,7 +199,7 @@ void Sweep::check_data() {
     auto at = known.find(key);
     if (at == known.end()) at = known.emplace(key, load(loaded.configuration.settings)).first;
     try {
-      make_gat(loaded.configuration.settings, at->second);
+      make_gnn(loaded.configuration.settings, at->second);
     } catch (const Error& error) {
       throw Error(fmt::format("sweep: {}: {}", name_of(run), error.what()));
     }
@@ -453,16 +460,19 @@ void add_axes(CLI::App& command, const std::shared_ptr<Options>& o) {
   };
   add("model", fmt::format("Model: {}", fmt::join(model_names(), ", ")))
       ->type_name("TEXT:{" + fmt::format("{}", fmt::join(model_names(), ",")) + "}");
-  CLI::App settings;
-  Configuration configuration;
-  add_configuration(settings, configuration);
-  for (const CLI::Option* option : settings.get_options()) {
-    if (option->get_lnames().empty() || option->get_items_expected_max() == 0) continue;
-    const std::string name = option->get_lnames().front();
-    if (name == "help" || name == seed_axis) continue;
-    const std::string about =
-        name == "preset" ? "Preset of `lipgrad train`" : option->get_description();
-    add(name, about)->type_name(option->get_type_name());
+  std::set<std::string> known{"help", seed_axis};
+  for (const std::string& model : model_names()) {
+    CLI::App settings("", model);
+    Configuration configuration(model);
+    add_configuration(settings, configuration);
+    for (const CLI::Option* option : settings.get_options()) {
+      if (option->get_lnames().empty() || option->get_items_expected_max() == 0) continue;
+      const std::string name = option->get_lnames().front();
+      if (!known.insert(name).second) continue;
+      const std::string about =
+          name == "preset" ? "Preset of `lipgrad train`" : option->get_description();
+      add(name, about)->type_name(option->get_type_name());
+    }
   }
   command.option_defaults()->group("Options");
 }

@@ -40,15 +40,36 @@ std::string take(Settings& settings, const std::string& name, const std::string&
   return value;
 }
 
-nlohmann::json complete_config(Settings settings, const std::string& where) {
+bool has(const CLI::App& command, const std::string& name) {
+  return command.get_option_no_throw("--" + name) != nullptr;
+}
+
+// Whether it is a setting of some model, if not of this one.
+bool is_setting_elsewhere(const std::string& name) {
+  for (const std::string& model : model_names()) {
+    CLI::App command("", model);
+    Configuration configuration(model);
+    add_configuration(command, configuration);
+    if (has(command, name)) return true;
+  }
+  return false;
+}
+
+// Settings that other models have and this one does not are left out, so that one grid serves
+// several models, but for the method's own.
+nlohmann::json complete_config(Settings settings, const Settings& own, const std::string& where) {
   const std::string model = take(settings, "model", "gat");
   const auto models = model_names();
   if (std::find(models.begin(), models.end(), model) == models.end())
     throw Error(fmt::format("{}: there is no model '{}'; there are: {}", where, model,
                             fmt::join(models, ", ")));
   CLI::App command("", model);
-  Configuration configuration;
+  Configuration configuration(model);
   add_configuration(command, configuration);
+  std::erase_if(settings, [&](const auto& setting) {
+    return !has(command, setting.first) && !sets(own, setting.first) &&
+           is_setting_elsewhere(setting.first);
+  });
   complete(command, configuration, settings, where);
   return to_json(command, configuration, configuration.settings.seed);
 }
@@ -199,15 +220,18 @@ std::vector<PlannedRun> expand(const Grid& grid) {
   std::vector<std::size_t> at(grid.axes.size(), 0);
   const Axis* seeds = grid.find(seed_axis);
   for (bool more = true; more;) {
-    Settings settings = grid.common;
-    for (std::size_t i = 0; i < at.size(); ++i)
-      for (const auto& [name, value] : grid.axes[i].choices[at[i]].settings)
-        set(settings, name, value);
+    Settings settings = grid.common, own;
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      const Choice& choice = grid.axes[i].choices[at[i]];
+      for (const auto& [name, value] : choice.settings) set(settings, name, value);
+      if (grid.axes[i].name == method_axis) own = choice.settings;
+    }
     if (!sets(settings, "missing-seed"))
       set(settings, "missing-seed", seeds ? seeds->choices.front().label : "0");
     PlannedRun run{at, {}, {}};
     const std::string name = describe(grid, at);
-    run.config = complete_config(std::move(settings), name.empty() ? "sweep" : "sweep: " + name);
+    run.config =
+        complete_config(std::move(settings), own, name.empty() ? "sweep" : "sweep: " + name);
     if (grid.log_gradients > 0) run.config["log-gradients"] = grid.log_gradients;
     run.id = run_id(run.config);
     runs.push_back(std::move(run));

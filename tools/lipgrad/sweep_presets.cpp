@@ -93,7 +93,7 @@ void use_protocol(SweepPreset& preset, const std::string& protocol, const std::s
   common.emplace_back("row-normalize", "false");
   common.emplace_back("lr", "0.001");
   common.emplace_back("schedule", "constant");
-  common.emplace_back("select", "accuracy");
+  common.emplace_back("select", "score");
   common.emplace_back("epochs", epochs.empty() ? "220" : epochs);
   notes.push_back(fmt::format(
       "Protocol `contrast` deviates where the paper's does not train at depth: learning rate "
@@ -158,7 +158,7 @@ SweepPreset gradients(const std::string& protocol, bool quick) {
 
 SweepPreset ablation(bool quick) {
   SweepPreset p;
-  p.layout.title = "The recipe `depth` without each of its parts, without and with LipschitzNorm";
+  p.layout.title = "The recipe for depth without each of its parts, without and with LipschitzNorm";
   p.layout.figure = SweepFigure::ablation;
   p.grid.common = {{"model", "gat"}, {"preset", "depth"}, {"data", "cora"}};
   if (quick) p.grid.common.emplace_back("epochs", "120");

@@ -55,7 +55,11 @@ Task make_task(const GnnSettings& s, Gnn& model, const NodeData& data) {
 
 }  // namespace
 
-std::vector<std::string> model_names() { return {"gat"}; }
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, layer] : gnn_names()) names.push_back(name);
+  return names;
+}
 
 void add_configuration(CLI::App& command, Configuration& configuration) {
   command.option_defaults()->always_capture_default();
