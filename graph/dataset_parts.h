@@ -23,4 +23,7 @@ Tensor selected_ids(const std::uint8_t* mask, std::int64_t count);
 // options say otherwise.
 Features identity_features(std::int64_t nodes, const NodeDataOptions& options);
 
+// The mean of the features of each node's edges, self-loops excepted; zero where there are none.
+Tensor mean_of_edges(const Graph& graph, const Tensor& edge_features);
+
 }  // namespace lipgrad::detail

@@ -12,6 +12,7 @@
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/npz.h>
 #include <lipgrad/graph/dataset_parts.h>
+#include <lipgrad/graph/generated_ogb.h>
 #include <lipgrad/graph/ogb.h>
 #include <lipgrad/graph/planetoid.h>
 
@@ -183,7 +184,7 @@ NodeData load_planetoid(const std::string& name, const NodeDataOptions& options)
 NodeData load_node_data(const std::string& name, const NodeDataOptions& options) {
   if (is_one_of(kPlanetoidNames, name)) return load_planetoid(name, options);
   const bool is_path = name.ends_with(".npz"), is_npz = is_path || is_one_of(kNpzNames, name);
-  LIPGRAD_CHECK(options.splits.empty() || (!is_npz && name != "generated"),
+  LIPGRAD_CHECK(options.splits.empty() || (!is_npz && !name.starts_with("generated")),
                 "{}: no splits are called '{}'; those of geom-gcn are for {}", name, options.splits,
                 join(kPlanetoidNames));
   if (is_path) return load_npz_dataset(name, options);
@@ -200,6 +201,8 @@ NodeData load_node_data(const std::string& name, const NodeDataOptions& options)
     generated.self_loops = options.self_loops;
     return generated_citation_graph(generated);
   }
+  if (name == "generated-arxiv") return generated_arxiv({.self_loops = options.self_loops});
+  if (name == "generated-proteins") return generated_proteins({.self_loops = options.self_loops});
   const std::string folder = find_ogb(name, options);
   const bool published = is_one_of(kOgbNames, name);
   LIPGRAD_CHECK(!folder.empty() || !published,
@@ -218,7 +221,8 @@ std::vector<std::string> known_node_data() {
   std::vector<std::string> names(kPlanetoidNames.begin(), kPlanetoidNames.end());
   names.insert(names.end(), kNpzNames.begin(), kNpzNames.end());
   names.insert(names.end(), kOgbNames.begin(), kOgbNames.end());
-  names.emplace_back("generated");
+  for (const char* name : {"generated", "generated-arxiv", "generated-proteins"})
+    names.emplace_back(name);
   return names;
 }
 

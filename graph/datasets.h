@@ -56,10 +56,11 @@ NodeData load_npz_dataset(const std::string& path, const NodeDataOptions& option
 // The same from an archive that is open already.
 NodeData load_npz_dataset(const NpzFile& file, const NodeDataOptions& options = {});
 
-// Any of the above, or of load_ogb: "generated" (generated_citation_graph with its defaults and
-// seed 0), a name that known_node_data() lists, the path of a .npz file (it ends in ".npz"), or
-// that of an OGB folder (it has raw/edge.csv.gz), as it is or below a data folder. "ogbn-arxiv" is
-// looked for in the data folders and their subfolder ogb as ogbn_arxiv, ogbn-arxiv and arxiv.
+// Any of the above, or of load_ogb: "generated", "generated-arxiv" and "generated-proteins"
+// (generated_citation_graph, generated_arxiv and generated_proteins with their defaults and seed
+// 0), a name that known_node_data() lists, the path of a .npz file (it ends in ".npz"), or that of
+// an OGB folder (it has raw/edge.csv.gz), as it is or below a data folder. "ogbn-arxiv" is looked
+// for in the data folders and their subfolder ogb as ogbn_arxiv, ogbn-arxiv and arxiv.
 NodeData load_node_data(const std::string& name_or_path, const NodeDataOptions& options = {});
 
 // The names that load_node_data() knows, whether or not their files are there.

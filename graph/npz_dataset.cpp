@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -9,45 +8,6 @@
 #include <lipgrad/graph/dataset_parts.h>
 
 namespace lipgrad {
-
-Features detail::finish_features(Features features, const NodeDataOptions& options,
-                                 bool normalize) {
-  bool sparse = features.is_sparse();
-  if (options.sparse_features) {
-    sparse = *options.sparse_features;
-  } else {
-    const std::int64_t all = features.rows() * features.cols();
-    std::int64_t nonzero;
-    if (features.is_sparse()) {
-      nonzero = features.sparse().nnz();
-    } else {
-      const float* x = features.dense().data<float>();
-      nonzero = all - std::count(x, x + all, 0.0f);
-    }
-    sparse = nonzero < all / 4;
-  }
-  if (sparse && !features.is_sparse()) features = CsrMatrix::from_dense(features.dense());
-  if (!sparse && features.is_sparse()) features = features.to_dense();
-  return options.row_normalize.value_or(normalize) ? row_normalize(features) : features;
-}
-
-Tensor detail::selected_ids(const std::uint8_t* mask, std::int64_t count) {
-  std::vector<std::int64_t> ids;
-  for (std::int64_t i = 0; i < count; ++i)
-    if (mask[i] != 0) ids.push_back(i);
-  return vector_tensor(ids);
-}
-
-Features detail::identity_features(std::int64_t nodes, const NodeDataOptions& options) {
-  std::vector<std::int64_t> offsets(static_cast<std::size_t>(nodes) + 1);
-  std::vector<std::int32_t> columns(static_cast<std::size_t>(nodes));
-  std::iota(offsets.begin(), offsets.end(), 0);
-  std::iota(columns.begin(), columns.end(), 0);
-  const CsrMatrix identity(CsrPattern(nodes, nodes, vector_tensor(offsets), vector_tensor(columns)),
-                           ones({nodes}));
-  return options.sparse_features.value_or(true) ? Features(identity)
-                                                : Features(identity.to_dense());
-}
 
 namespace {
 

@@ -254,34 +254,6 @@ Tensor in_edge_order(const Graph& graph, const Tensor& listed) {
   return features;
 }
 
-// The mean of the features of each node's edges, self-loops excepted; zero where there are none.
-Tensor mean_of_edges(const Graph& graph, const Tensor& edge_features) {
-  const std::int64_t width = edge_features.size(1);
-  Tensor means = empty({graph.num_nodes(), width}, f32);
-  const std::int64_t* offset = graph.pattern().offsets().data<std::int64_t>();
-  const std::int32_t* source = graph.sources().data<std::int32_t>();
-  const float* from = edge_features.data<float>();
-  float* to = means.mutable_data<float>();
-  parallel_for(graph.num_nodes(), 64, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<double> sum(static_cast<std::size_t>(width));
-    for (std::int64_t i = begin; i < end; ++i) {
-      std::fill(sum.begin(), sum.end(), 0.0);
-      std::int64_t count = 0;
-      for (std::int64_t k = offset[i]; k < offset[i + 1]; ++k) {
-        if (source[k] == i) continue;
-        ++count;
-        for (std::int64_t c = 0; c < width; ++c)
-          sum[static_cast<std::size_t>(c)] += static_cast<double>(from[k * width + c]);
-      }
-      for (std::int64_t c = 0; c < width; ++c)
-        to[i * width + c] =
-            static_cast<float>(sum[static_cast<std::size_t>(c)] /
-                               static_cast<double>(std::max<std::int64_t>(count, 1)));
-    }
-  });
-  return means;
-}
-
 // One column: classes. Several: tasks.
 void set_labels(NodeData& data, const Tensor& labels, const std::string& file) {
   const std::int64_t nodes = labels.size(0), tasks = labels.size(1);
@@ -331,7 +303,7 @@ NodeData load_ogb(const std::string& folder, const NodeDataOptions& options) {
     features = CsrMatrix(
         CsrPattern(nodes, raw.width.data<std::int64_t>()[0], raw.offsets, raw.columns), raw.values);
   else if (data.edge_features.defined())
-    features = Features(mean_of_edges(data.graph, data.edge_features));
+    features = Features(detail::mean_of_edges(data.graph, data.edge_features));
   data.features = features.defined() ? detail::finish_features(features, options, false)
                                      : detail::identity_features(nodes, options);
   files.read_split(data);

@@ -35,6 +35,7 @@
 #include <lipgrad/graph/gated_graph_conv.h>
 #include <lipgrad/graph/gcn_conv.h>
 #include <lipgrad/graph/generated_graph.h>
+#include <lipgrad/graph/generated_ogb.h>
 #include <lipgrad/graph/graph.h>
 #include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/graph/graph_norm.h>

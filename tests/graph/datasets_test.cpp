@@ -214,7 +214,8 @@ TEST_CASE("planetoid: where files are looked for, and what is said when they are
 TEST_CASE("node data: unknown names list the known ones") {
   const std::string error = error_of([] { load_node_data("coral"); });
   CHECK(error.starts_with("unknown data set 'coral'; known are cora, citeseer, pubmed, "));
-  CHECK(error.ends_with(", generated, or the path of a .npz file"));
+  CHECK(error.ends_with(
+      ", generated-proteins, or the path of a .npz file or of a folder with raw/edge.csv.gz"));
   CHECK(load_node_data("generated").graph.num_nodes() == 2708);
   CHECK(error_of([] { load_node_data("nowhere/x.npz"); }) ==
         "nowhere/x.npz: cannot open: No such file or directory");

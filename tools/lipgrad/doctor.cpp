@@ -193,13 +193,13 @@ class Doctor {
     json_["data"]["folders"] = folders;
     json_["data"]["sets"] = Json::object();
     for (const std::string& name : known_node_data()) {
-      if (name == "generated") continue;
+      if (name.starts_with("generated")) continue;
       const auto path = find_node_data(name);
       json_["data"]["sets"][name] = path ? Json(*path) : Json();
       (path ? found : missing).push_back(name);
       if (path) check_readable(name, *path);
     }
-    found.emplace_back("generated (needs no files)");
+    found.emplace_back("generated, generated-arxiv, generated-proteins (need no files)");
     line("data", fmt::format("looked for in {}",
                              folders.empty() ? "no folder: neither LIPGRAD_DATA nor HOME is set"
                                              : fmt::format("{}", fmt::join(folders, ", "))));
@@ -221,7 +221,9 @@ class Doctor {
   // Files that are there and cannot be used keep `train` from working.
   void check_readable(const std::string& name, const std::string& path) {
     std::vector<std::string> files = {path};
-    if (path.ends_with("."))
+    if (std::error_code error; std::filesystem::is_directory(path, error))
+      files = {path + "/raw/edge.csv.gz", path + "/raw/node-label.csv.gz"};
+    else if (path.ends_with("."))
       files = {path + "x", path + "allx", path + "graph", path + "test.index"};
     for (const std::string& file : files) {
       std::error_code error;
