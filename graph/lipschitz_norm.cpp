@@ -8,6 +8,7 @@
 #include <lipgrad/core/op.h>
 #include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/message_passing.h>
+#include <lipgrad/graph/segment.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/reduce.h>
 #include <lipgrad/ops/shape.h>
@@ -78,12 +79,7 @@ Tensor query_norm(const Graph& graph, const Tensor& q, const LipschitzNorm& norm
   return unsqueeze(row_norms(transpose(norms)), 0);
 }
 
-void check(const char* op, const Graph& graph, const Tensor& q, const Tensor& k,
-           const LipschitzNorm& norm) {
-  check_same_kind(op, {&q, &k});
-  LIPGRAD_CHECK(q.rank() == 3 && q.size(0) == graph.num_nodes() && q.shape() == k.shape(),
-                "{}: tensors must be ({}, heads, features) all, got {} and {}", op,
-                graph.num_nodes(), q.shape(), k.shape());
+void check_numbers(const char* op, const LipschitzNorm& norm) {
   LIPGRAD_CHECK(norm.kappa.value_or(1) > 0 && std::isfinite(norm.kappa.value_or(1)),
                 "{}: kappa must be positive and finite, got {}", op, norm.kappa.value_or(1));
   LIPGRAD_CHECK(norm.eps >= 0 && std::isfinite(norm.eps), "{}: eps must be finite and >= 0, got {}",
@@ -91,11 +87,23 @@ void check(const char* op, const Graph& graph, const Tensor& q, const Tensor& k,
   LIPGRAD_CHECK(std::isfinite(norm.alpha), "{}: alpha must be finite, got {}", op, norm.alpha);
 }
 
+void check(const char* op, const Graph& graph, const Tensor& q, const Tensor& k,
+           const LipschitzNorm& norm) {
+  check_same_kind(op, {&q, &k});
+  LIPGRAD_CHECK(q.rank() == 3 && q.size(0) == graph.num_nodes() && q.shape() == k.shape(),
+                "{}: tensors must be ({}, heads, features) all, got {} and {}", op,
+                graph.num_nodes(), q.shape(), k.shape());
+  check_numbers(op, norm);
+}
+
+// kappa c + eps.
+Tensor denominator(const Tensor& c, const LipschitzNorm& norm) {
+  return add(mul(norm.detach ? c.detach() : c, norm.kappa.value_or(1)), norm.eps);
+}
+
 // alpha tau / (kappa c + eps), (N, H).
 Tensor scale_of(const Tensor& c, const Tensor& q, const LipschitzNorm& norm) {
-  const double kappa = norm.kappa.value_or(1);
-  const Tensor scale = div(beta_of(norm, q.size(2)) * kappa,
-                           add(mul(norm.detach ? c.detach() : c, kappa), norm.eps));
+  const Tensor scale = div(beta_of(norm, q.size(2)) * norm.kappa.value_or(1), denominator(c, norm));
   return broadcast_to(scale, {q.size(0), q.size(1)});
 }
 
@@ -145,6 +153,28 @@ Tensor lipschitz_scale_linear(const Graph& graph, const Tensor& q, const Tensor&
   const Tensor u = query_norm(graph, q, norm, self_loops),
                v = largest(graph, row_norms(k), norm, self_loops);
   return scale_of(mul(u, v), q, norm);
+}
+
+Tensor lipschitz_scores(const Graph& graph, const Tensor& scores, const Tensor& x, double lipschitz,
+                        const LipschitzNorm& norm) {
+  constexpr auto op = "lipschitz_scores";
+  check_same_kind(op, {&scores, &x});
+  check_numbers(op, norm);
+  LIPGRAD_CHECK(scores.rank() == 2 && scores.size(0) == graph.num_edges(),
+                "{}: scores must be ({}, heads), got {}", op, graph.num_edges(), scores.shape());
+  LIPGRAD_CHECK((x.rank() == 2 || (x.rank() == 3 && x.size(1) == scores.size(1))) &&
+                    x.size(0) == graph.num_nodes(),
+                "{}: x must be ({}, features) or ({}, {}, features), got {}", op, graph.num_nodes(),
+                graph.num_nodes(), scores.size(1), x.shape());
+  LIPGRAD_CHECK(lipschitz >= 0 && std::isfinite(lipschitz),
+                "{}: the Lipschitz constant must be finite and >= 0, got {}", op, lipschitz);
+  if (scores.numel() == 0) return scores;
+  const Tensor rows = segment_max(abs(scores), graph.pattern().offsets());  // (N, H)
+  const Tensor whole = unsqueeze(row_norms(transpose(rows)), 0);
+  Tensor norms = row_norms(x);
+  if (norms.rank() == 1) norms = unsqueeze(norms, 1);
+  const Tensor c = maximum(whole, mul(max(norms, {0}, true), lipschitz));
+  return mul(scores, div(norm.alpha, denominator(c, norm)));
 }
 
 std::optional<double> certificate(const Graph& graph, ScoreKind kind, const LipschitzNorm& norm,

@@ -85,6 +85,14 @@ Tensor lipschitz_scale(const Graph& graph, const Tensor& q, const Tensor& k, con
 Tensor lipschitz_scale_linear(const Graph& graph, const Tensor& q, const Tensor& k,
                               const LipschitzNorm& norm, bool self_loops);
 
+// Kind generic: scores (E, H) of edges, computed from x (N, D) or (N, H, D) by a function with the
+// Lipschitz constant `lipschitz` (from the Frobenius norm of x to sqrt(sum_i max_j s_ij^2), for
+// each head), times alpha / (kappa max{sqrt(sum_i max_j s_ij^2), lipschitz max_j |x_j|} + eps):
+// maxima over the whole graph, whatever norm.scope. Then edge_softmax() and aggregate(). No score
+// exceeds alpha / kappa.
+Tensor lipschitz_scores(const Graph& graph, const Tensor& scores, const Tensor& x, double lipschitz,
+                        const LipschitzNorm& norm);
+
 // A bound on the Lipschitz constant (of Frobenius norms) of the map from (q, k, v) to the output of
 // attention on this graph with scores of this kind: of all heads together, whatever their number;
 // of x to the output for linear_uv, where queries are fixed and x are keys and values, and for

@@ -52,6 +52,7 @@
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/graph/partition.h>
 #include <lipgrad/graph/segment.h>
+#include <lipgrad/graph/spectral_attention_norm.h>
 #include <lipgrad/graph/subgraph.h>
 #include <lipgrad/graph/transformer_conv.h>
 #include <lipgrad/models/batched_training.h>

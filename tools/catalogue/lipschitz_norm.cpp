@@ -1,4 +1,5 @@
 #include <lipgrad/graph/lipschitz_norm.h>
+#include <lipgrad/graph/spectral_attention_norm.h>
 #include <lipgrad/ops/elementwise.h>
 
 #include "catalogue/catalogue.h"
@@ -65,6 +66,40 @@ void add_lipschitz_norm(Catalogue& c) {
   }
   add_scale(c, "joint u, scaled before, kappa and alpha", {1, 1, 1},
             {.joint = true, .kappa = 2, .pre_scale = true, .alpha = 3});
+
+  // The scores' own norm is the larger one, or that of x.
+  const auto add_scores = [&](const char* kind, std::int64_t nodes, double lipschitz) {
+    const Graph graph = graph_of(nodes, nodes < 9 ? nodes : 20);
+    c.add(
+        "lipschitz_scores", kind,
+        [=](Generator& rng) {
+          return std::vector{randn({graph.num_edges(), 2}, f64, rng),
+                             randn({nodes, 2, 3}, f64, rng)};
+        },
+        [=](Inputs in) {
+          return lipschitz_scores(graph.to(in[0].device()), in[0], in[1], lipschitz,
+                                  {.kappa = 2, .alpha = 3, .eps = 1e-2});
+        },
+        {.zero_gradient = nodes == 0});
+  };
+  add_scores("normal", 9, 0.01);
+  add_scores("norm of x", 9, 10);
+  add_scores("one row", 1, 0.01);
+  add_scores("empty", 0, 1);
+
+  const auto add_spectral = [&](const char* kind, std::int64_t nodes) {
+    const Graph graph = graph_of(nodes, nodes < 9 ? nodes : 20);
+    c.add(
+        "edge_spectral_norms", kind,
+        [=](Generator& rng) {
+          return std::vector{randn({graph.num_edges(), 2}, f64, rng)};
+        },
+        [=](Inputs in) { return edge_spectral_norms(graph.to(in[0].device()), in[0]); },
+        {.zero_gradient = nodes == 0});
+  };
+  add_spectral("normal", 9);
+  add_spectral("one row", 1);
+  add_spectral("empty", 0);
 
   const auto add_linear = [&](const char* kind, std::int64_t nodes, bool joint) {
     const Graph graph = graph_of(nodes, nodes < 9 ? 0 : 20);
