@@ -38,9 +38,16 @@ void add_conv(Catalogue& c, const char* kind, TransformerConvOptions options) {
 }  // namespace
 
 void add_transformer_conv(Catalogue& c) {
-  add_conv(c, "normal", {.in = 4, .out = 3, .heads = 2});
+  // Without a norm the bias of keys adds the same to all scores of a node: no gradient.
+  add_conv(c, "normal", {.in = 4, .out = 3, .heads = 2, .bias = false});
   add_conv(c, "gate, edge features, mean of heads",
-           {.in = 4, .out = 3, .heads = 2, .concat = false, .beta = true, .edge_features = 3});
+           {.in = 4,
+            .out = 3,
+            .heads = 2,
+            .concat = false,
+            .beta = true,
+            .edge_features = 3,
+            .bias = false});
   add_conv(c, "identity map, LipschitzNorm",
            {.in = 6,
             .out = 3,
