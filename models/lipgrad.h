@@ -33,6 +33,8 @@
 #include <lipgrad/graph/gat_conv.h>
 #include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/gated_graph_conv.h>
+#include <lipgrad/graph/gatv2_attention.h>
+#include <lipgrad/graph/gatv2_conv.h>
 #include <lipgrad/graph/gcn_conv.h>
 #include <lipgrad/graph/generated_graph.h>
 #include <lipgrad/graph/generated_ogb.h>
