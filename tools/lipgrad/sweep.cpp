@@ -43,9 +43,10 @@ struct Options {
 };
 
 Texts split(const std::string& name, const std::string& text) {
+  const char between = name == "fanouts" ? ';' : ',';  // which are lists with commas themselves
   Texts parts;
   for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::size_t end = std::min(text.find(between, begin), text.size());
     if (end == begin)
       throw Error(
           fmt::format("sweep: {}: expected values with commas between, got '{}'", name, text));
@@ -79,7 +80,7 @@ struct Loaded {
 double estimate(const Json& config, const NodeData& data) {
   const double nodes = static_cast<double>(data.graph.num_nodes()),
                edges = nodes + static_cast<double>(data.graph.num_edges()),
-               width = config.at("heads").get<double>() * config.at("hidden").get<double>(),
+               width = config.value("heads", 1.0) * config.at("hidden").get<double>(),
                layers = config.at("layers").get<double>(),
                epochs = config.at("epochs").get<double>();
   const double layer = nodes * width * (1.3e-10 * width + 8e-9) + edges * width * 2.5e-9;
@@ -121,7 +122,7 @@ class Sweep {
   std::deque<std::size_t> todo_;
   std::set<std::size_t> tried_, resumed_;
   Workers workers_;
-  std::size_t jobs_ = 1, finished_ = 0, status_width_ = 0;
+  std::size_t jobs_ = 1, all_ = 0, finished_ = 0, status_width_ = 0;
   double estimated_ = 0, measured_ = 0;  // of the runs finished now
   std::string error_;
   Texts lost_;
@@ -261,7 +262,7 @@ std::string Sweep::time_left() const {
 void Sweep::status_line() {
   if (o_.quiet || !::isatty(STDERR_FILENO)) return;
   const std::string text = fmt::format("{} of {} runs done, {} running, about {} left", finished_,
-                                       runs_.size(), workers_.running(), time_left());
+                                       all_, workers_.running(), time_left());
   std::fprintf(stderr, "\r%-*s", static_cast<int>(status_width_), text.c_str());
   std::fflush(stderr);
   status_width_ = text.size();
@@ -320,7 +321,7 @@ void Sweep::done(std::size_t job, FinishedRun result) {
     estimated_ += estimates_[job];
     measured_ += result.seconds;
   }
-  tell(fmt::format("[{}/{}] {}: {}  {}, about {} left", finished_, runs_.size(), name_of(run),
+  tell(fmt::format("[{}/{}] {}: {}  {}, about {} left", finished_, all_, name_of(run),
                    result.failed.empty()
                        ? fmt::format("validation {:.1f} %", 100 * result.valid.score)
                        : result.failed,
@@ -386,13 +387,15 @@ int Sweep::run() {
   if (!o_.figures_only) check_data();
   if (o_.dry_run) {
     double seconds = 0;
+    std::set<std::string> seen;
     for (std::size_t i = 0; i < runs_.size(); ++i) {
+      if (!seen.insert(runs_[i].id).second) continue;
       std::printf("%s  %8s  %s\n", runs_[i].id.c_str(), duration(estimates_[i]).c_str(),
                   name_of(runs_[i]).c_str());
       seconds += estimates_[i];
     }
     const double cores = num_threads();
-    std::printf("%zu runs, about %s on %g cores\n", runs_.size(), duration(seconds / cores).c_str(),
+    std::printf("%zu runs, about %s on %g cores\n", seen.size(), duration(seconds / cores).c_str(),
                 cores);
     return success;
   }
@@ -413,17 +416,20 @@ int Sweep::run() {
     compare_with_last_time();
     const Device device = parse_device(o_.device);
     std::set<std::string> seen;
-    for (std::size_t i = 0; i < runs_.size(); ++i)
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      if (!seen.insert(runs_[i].id).second) continue;  // of a model that lacks what an axis sets
       if (log_->find(runs_[i].id))
         ++finished_;
-      else if (seen.insert(runs_[i].id).second)
+      else
         todo_.push_back(i);
+    }
+    all_ = seen.size();
     jobs_ = o_.jobs > 0       ? static_cast<std::size_t>(o_.jobs)
             : device.is_cpu() ? static_cast<std::size_t>(num_threads())
                               : 1;
     jobs_ = std::max<std::size_t>(1, std::min(jobs_, todo_.size()));
-    tell(fmt::format("{}: {} runs, {} done already, about {} left with {} at a time", name_,
-                     runs_.size(), finished_, time_left(), jobs_));
+    tell(fmt::format("{}: {} runs, {} done already, about {} left with {} at a time", name_, all_,
+                     finished_, time_left(), jobs_));
     catch_stop_signals();
     work();
     if (status_width_ > 0) tell("");
@@ -433,7 +439,7 @@ int Sweep::run() {
   if (!error_.empty()) throw Error(fmt::format("sweep: {}", error_));
   if (stopping_) {
     std::fprintf(stderr, "stopped: %zu of %zu runs are done; the same command goes on from there\n",
-                 results.finished(), runs_.size());
+                 finished_, all_);
     return interrupted;
   }
   std::fputs(table_markdown(results).c_str(), stdout);

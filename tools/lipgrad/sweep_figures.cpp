@@ -26,12 +26,10 @@ double as_number(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? value : NAN;
 }
 
-std::string score_of(const SweepResults& results) {
-  std::string score = "score";
-  for (const Point& point : results.points)
-    if (!point.tests.empty()) score = point.score;
-  std::replace(score.begin(), score.end(), '_', ' ');
-  return score;
+// The axes of a configuration that are not named, and not averaged over.
+std::string describe_but(const Grid& grid, const Point& point, Texts without) {
+  without.insert(without.end(), repeat_axes().begin(), repeat_axes().end());
+  return describe(grid, point.at, without);
 }
 
 // Each distinct value once, in the order of the first ones.
@@ -48,8 +46,7 @@ std::string depth_figure(const SweepResults& results) {
   const Grid& grid = *results.grid;
   const Axis* depths = grid.find("layers");
   if (!depths || depths->choices.size() < 2) return {};
-  Texts elsewhere{"layers", "data", "missing", seed_axis};
-  Texts chosen_axes{seed_axis};
+  Texts elsewhere{"layers", "data", "missing"}, chosen_axes;
   for (const std::string& name : grid.choose)
     if (name != "layers") {
       elsewhere.push_back(name);
@@ -57,7 +54,7 @@ std::string depth_figure(const SweepResults& results) {
     }
   std::map<std::string, std::vector<const Point*>> candidates;
   for (const Point& point : results.points)
-    candidates[describe(grid, point.at, chosen_axes)].push_back(&point);
+    candidates[describe_but(grid, point, chosen_axes)].push_back(&point);
   Texts panels, names;
   struct Value {
     std::size_t panel, name;
@@ -66,7 +63,7 @@ std::string depth_figure(const SweepResults& results) {
   };
   std::vector<Value> values;
   for (const Point& point : results.points) {
-    const auto& same = candidates[describe(grid, point.at, chosen_axes)];
+    const auto& same = candidates[describe_but(grid, point, chosen_axes)];
     std::vector<ValidationSummary> valid;
     for (const Point* other : same) valid.push_back(other->valid);
     const std::size_t best = choose(valid);
@@ -78,7 +75,7 @@ std::string depth_figure(const SweepResults& results) {
         panel += (panel.empty() ? "" : ", ") + found->second +
                  (axis == std::string("missing") ? " % missing" : "");
     const std::size_t p = place(panels, panel),
-                      n = place(names, describe(grid, point.at, elsewhere));
+                      n = place(names, describe_but(grid, point, elsewhere));
     if (best < same.size() && same[best] == &point && std::isfinite(layers))
       values.push_back({p, n, layers, &point});
   }
@@ -87,7 +84,7 @@ std::string depth_figure(const SweepResults& results) {
                    [](const Value& a, const Value& b) { return a.layers < b.layers; });
   std::vector<LineChart> charts;
   for (std::size_t p = 0; p < panels.size(); ++p) {
-    LineChart chart{panels[p], "attention layers", "test " + score_of(results) + " (%)", {}};
+    LineChart chart{panels[p], "attention layers", "test " + score_title(results) + " (%)", {}};
     for (const bool reference : {false, true})
       for (std::size_t n = 0; n < names.size(); ++n) {
         Series series{
@@ -196,8 +193,7 @@ std::string gradients_figure(const SweepResults& results, const std::string& out
         layers == labels.end() || layers->second != depth)
       continue;
     const Curves curves = curves_of(results, point, out);
-    HeatMap map{
-        describe(grid, point.at, {"layers", seed_axis}), "epoch", "attention layer", {}, {}, {}};
+    HeatMap map{describe_but(grid, point, {"layers"}), "epoch", "attention layer", {}, {}, {}};
     for (const double epoch : curves.gradient_epochs)
       if (epoch <= last_epoch) map.x.push_back(epoch);
     for (const auto& [layer, norms] : curves.layers) {
@@ -219,11 +215,11 @@ std::string training_figure(const SweepResults& results, const std::string& out)
   for (const Point& point : results.points) {
     const Curves curves = curves_of(results, point, out);
     if (curves.epochs.empty()) continue;
-    const std::size_t p = place(panels, describe(grid, point.at, {"layers", seed_axis}));
+    const std::size_t p = place(panels, describe_but(grid, point, {"layers"}));
     if (p == charts.size())
       charts.push_back({panels[p],
                         "epoch",
-                        "training " + score_of(results) + " (%)",
+                        "training " + score_title(results) + " (%)",
                         {},
                         std::pair{0.0, 100.0},
                         {},
@@ -240,12 +236,12 @@ std::string training_figure(const SweepResults& results, const std::string& out)
     charts[p].series.push_back(std::move(series));
   }
   if (charts.empty()) return {};
-  return line_charts("Training " + score_of(results) + " against epoch, by depth", charts);
+  return line_charts("Training " + score_title(results) + " against epoch, by depth", charts);
 }
 
 std::string ablation_figure(const SweepResults& results) {
   const Grid& grid = *results.grid;
-  const Texts out_of_columns{method_axis, "attention-norm", seed_axis};
+  const Texts out_of_columns{method_axis, "attention-norm"};
   Texts rows, columns, norms;
   std::vector<std::vector<std::vector<double>>> values;  // of norm, row, column
   for (const Point& point : results.points) {
@@ -255,7 +251,7 @@ std::string ablation_figure(const SweepResults& results) {
     };
     const std::size_t n = place(norms, label("attention-norm")),
                       r = place(rows, label(method_axis)),
-                      c = place(columns, describe(grid, point.at, out_of_columns));
+                      c = place(columns, describe_but(grid, point, out_of_columns));
     values.resize(norms.size());
     for (auto& of_norm : values) {
       of_norm.resize(rows.size());
@@ -277,7 +273,7 @@ std::string ablation_figure(const SweepResults& results) {
         difference.values[r][c] -= values[static_cast<std::size_t>(none - norms.begin())][r][c];
     grids.push_back(std::move(difference));
   }
-  return number_grids(fmt::format("{}: test {} in %", results.layout->title, score_of(results)),
+  return number_grids(fmt::format("{}: test {} in %", results.layout->title, score_title(results)),
                       rows, grids);
 }
 

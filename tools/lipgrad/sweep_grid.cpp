@@ -46,13 +46,18 @@ bool has(const CLI::App& command, const std::string& name) {
 
 // Whether it is a setting of some model, if not of this one.
 bool is_setting_elsewhere(const std::string& name) {
-  for (const std::string& model : model_names()) {
-    CLI::App command("", model);
-    Configuration configuration(model);
-    add_configuration(command, configuration);
-    if (has(command, name)) return true;
-  }
-  return false;
+  static const std::set<std::string> all = [] {
+    std::set<std::string> names;
+    for (const std::string& model : model_names()) {
+      CLI::App command("", model);
+      Configuration configuration(model);
+      add_configuration(command, configuration);
+      for (const CLI::Option* option : command.get_options())
+        names.insert(option->get_lnames().begin(), option->get_lnames().end());
+    }
+    return names;
+  }();
+  return all.contains(name);
 }
 
 // Settings that other models have and this one does not are left out, so that one grid serves
@@ -75,6 +80,11 @@ nlohmann::json complete_config(Settings settings, const Settings& own, const std
 }
 
 }  // namespace
+
+const std::vector<std::string>& repeat_axes() {
+  static const std::vector<std::string> axes{seed_axis, "split"};
+  return axes;
+}
 
 const Axis* Grid::find(const std::string& name) const {
   for (const Axis& axis : axes)
@@ -214,7 +224,8 @@ std::vector<PlannedRun> expand(const Grid& grid) {
   if (count > 100000)
     throw Error(fmt::format("sweep: a grid of {:.3g} runs; at most 100000", count));
   for (const std::string& name : grid.choose)
-    if (!grid.find(name) || name == seed_axis)
+    if (!grid.find(name) ||
+        std::find(repeat_axes().begin(), repeat_axes().end(), name) != repeat_axes().end())
       throw Error(fmt::format("sweep: cannot choose '{}', which is no axis of this grid", name));
   std::vector<PlannedRun> runs;
   std::vector<std::size_t> at(grid.axes.size(), 0);

@@ -25,6 +25,8 @@ struct Axis {
   std::vector<Choice> choices;
 };
 constexpr auto method_axis = "method", seed_axis = "seed";
+// Axes over which results are averaged: seeds, and splits of the data.
+const std::vector<std::string>& repeat_axes();
 
 struct Grid {
   Settings common;                  // of all runs, unless a choice says otherwise

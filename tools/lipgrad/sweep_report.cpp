@@ -51,7 +51,7 @@ std::vector<std::size_t> only(const Grid& grid, std::vector<std::size_t> at, con
 Texts row_axes(const SweepResults& results) {
   Texts axes;
   for (const Axis& axis : results.grid->axes)
-    if (axis.name != seed_axis && !among(results.layout->sections, axis.name) &&
+    if (!among(repeat_axes(), axis.name) && !among(results.layout->sections, axis.name) &&
         !among(results.layout->columns, axis.name) && !among(results.grid->choose, axis.name))
       axes.push_back(axis.name);
   return axes;
@@ -140,7 +140,7 @@ SweepResults summarize(const std::string& name, const Grid& grid, const Layout& 
   for (std::size_t i = 0; i < runs.size(); ++i) {
     std::vector<std::size_t> at = runs[i].at;
     for (std::size_t k = 0; k < at.size(); ++k)
-      if (grid.axes[k].name == seed_axis) at[k] = 0;
+      if (among(repeat_axes(), grid.axes[k].name)) at[k] = 0;
     const auto [place, added] = found.try_emplace(at, results.points.size());
     if (added) results.points.emplace_back().at = at;
     results.points[place->second].runs.push_back(i);
@@ -209,18 +209,26 @@ std::vector<Section> sections_of(const SweepResults& results) {
   return sections;
 }
 
+std::string score_title(const SweepResults& results) {
+  Texts names;
+  for (const Point& point : results.points)
+    if (!point.tests.empty() && !among(names, point.score)) names.push_back(point.score);
+  std::string title = names.empty() ? "score" : fmt::format("{}", fmt::join(names, " or "));
+  std::replace(title.begin(), title.end(), '_', ' ');
+  return title;
+}
+
 std::string table_markdown(const SweepResults& results) {
   std::string text = "# " + results.layout->title + "\n\n";
-  std::string score = "score";
-  for (const Point& point : results.points)
-    if (!point.tests.empty()) score = point.score;
-  std::replace(score.begin(), score.end(), '_', ' ');
-  const Axis* seeds = results.grid->find(seed_axis);
-  const std::size_t count = seeds ? seeds->choices.size() : 1;
-  text +=
-      fmt::format("Test {} in %, {}.", score,
-                  count > 1 ? fmt::format("mean ± sample standard deviation over {} seeds", count)
-                            : "one seed");
+  const std::string score = score_title(results);
+  Texts repeats;
+  for (const Axis& axis : results.grid->axes)
+    if (among(repeat_axes(), axis.name) && axis.choices.size() > 1)
+      repeats.push_back(fmt::format("{} {}s", axis.choices.size(), axis.name));
+  text += fmt::format("Test {} in %, {}.", score,
+                      repeats.empty() ? "one seed"
+                                      : fmt::format("mean ± sample standard deviation over {}",
+                                                    fmt::join(repeats, " times ")));
   if (!results.grid->choose.empty())
     text += fmt::format(" Chosen on validation, in parentheses: {}.",
                         fmt::join(results.grid->choose, ", "));
@@ -310,7 +318,7 @@ Json to_json(const SweepResults& results) {
                   {"test_last_mean", point.test_last},
                   {"train_last_mean", point.train_last}};
     for (std::size_t k = 0; k < grid.axes.size(); ++k)
-      if (grid.axes[k].name != seed_axis)
+      if (!among(repeat_axes(), grid.axes[k].name))
         entry["settings"][grid.axes[k].name] = grid.axes[k].choices[point.at[k]].label;
     if (const auto value = published(results.name, labels)) {
       entry["published_mean"] = value->mean / 100;

@@ -9,9 +9,10 @@
 // What the runs of a sweep come to, and the files that say so.
 namespace lipgrad::cli {
 
-// A configuration: its runs differ in the seed alone. Scores are means over the finished ones.
+// A configuration: its runs differ in seed and split alone. Scores are means over the finished
+// ones.
 struct Point {
-  std::vector<std::size_t> at;    // of each axis; the seed's is 0
+  std::vector<std::size_t> at;    // of each axis; 0 of repeat_axes()
   std::vector<std::size_t> runs;  // planned ones, by number
   ValidationSummary valid;
   std::string score = "score";
@@ -44,6 +45,9 @@ struct Section {
   std::vector<std::vector<const Point*>> cells;  // null where nothing is finished
 };
 std::vector<Section> sections_of(const SweepResults& results);
+
+// What the scores are, for reading: "accuracy", "roc auc".
+std::string score_title(const SweepResults& results);
 
 // Markdown: notes and tables of mean +- std in percent, the best of each column bold, published
 // numbers below ours.
