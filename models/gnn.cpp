@@ -9,7 +9,9 @@
 #include <lipgrad/core/tape.h>
 #include <lipgrad/graph/gat_conv.h>
 #include <lipgrad/graph/gated_graph_conv.h>
+#include <lipgrad/graph/gatv2_conv.h>
 #include <lipgrad/graph/gcn_conv.h>
+#include <lipgrad/graph/transformer_conv.h>
 #include <lipgrad/models/layerwise_inference.h>
 #include <lipgrad/ops/activation.h>
 #include <lipgrad/ops/dropout.h>
@@ -42,14 +44,18 @@ void check(const GnnOptions& o) {
                 "Gnn: layers of gcn and ggnn have no attention: heads must be 1, got {}, and "
                 "attention_norm unset",
                 o.heads);
-  LIPGRAD_CHECK(has_attention(o.layer) || o.edge_features == 0,
-                "Gnn: layers of gcn and ggnn take no edge features");
+  LIPGRAD_CHECK(takes_edge_features(o.layer) || o.edge_features == 0,
+                "Gnn: only layers of gatv2 and transformer take edge features");
 }
 
 }  // namespace
 
 bool has_attention(GnnLayer layer) {
   return layer == GnnLayer::gat || layer == GnnLayer::gatv2 || layer == GnnLayer::transformer;
+}
+
+bool takes_edge_features(GnnLayer layer) {
+  return layer == GnnLayer::gatv2 || layer == GnnLayer::transformer;
 }
 
 Gnn::Gnn(const GnnOptions& options) : options_(options) { build(); }
@@ -90,8 +96,34 @@ std::unique_ptr<GraphConv> Gnn::make_conv(std::int64_t layer) {
                                                       .identity_map = identity_map,
                                                       .weight_initializer = initializer,
                                                       .dtype = o.dtype});
-    default:
-      break;
+    case GnnLayer::transformer:
+      return std::make_unique<TransformerConv>(
+          convs, std::move(name),
+          TransformerConvOptions{.in = in,
+                                 .out = out,
+                                 .heads = heads,
+                                 .concat = !logits,
+                                 .root = o.root,
+                                 .beta = o.beta_gate,
+                                 .edge_features = o.edge_features,
+                                 .attention_dropout = o.attention_dropout,
+                                 .norm = o.attention_norm,
+                                 .identity_map = identity_map,
+                                 .weight_initializer = initializer,
+                                 .dtype = o.dtype});
+    case GnnLayer::gatv2:
+      return std::make_unique<Gatv2Conv>(convs, std::move(name),
+                                         Gatv2ConvOptions{.in = in,
+                                                          .out = out,
+                                                          .heads = heads,
+                                                          .concat = !logits,
+                                                          .negative_slope = o.negative_slope,
+                                                          .attention_dropout = o.attention_dropout,
+                                                          .edge_features = o.edge_features,
+                                                          .norm = o.attention_norm,
+                                                          .identity_map = identity_map,
+                                                          .weight_initializer = initializer,
+                                                          .dtype = o.dtype});
   }
   fail("Gnn: there is no layer of kind {}", int(o.layer));
 }
@@ -99,6 +131,7 @@ std::unique_ptr<GraphConv> Gnn::make_conv(std::int64_t layer) {
 void Gnn::build() {
   GnnOptions& o = options_;
   check(o);
+  o.norm.dtype = o.dtype;
   const std::int64_t width = o.heads * o.hidden;
   const LinearLayerOptions glorot{.weight_initializer = init::xavier_uniform(),
                                   .bias_initializer = init::zeros(),
@@ -111,9 +144,8 @@ void Gnn::build() {
   for (std::int64_t layer = 0; layer < o.layers; ++layer) convs_.push_back(make_conv(layer));
   const std::size_t last = convs_.size() - 1;
   for (std::size_t layer = 0; layer < convs_.size(); ++layer) {
-    if (o.norm != FeatureNormKind::none && (layer < last || o.last_activation))
-      norm.emplace_back(
-          width, FeatureNormOptions{.kind = o.norm, .scale = o.norm_scale, .dtype = o.dtype});
+    if (o.norm.kind != FeatureNormKind::none && (layer < last || o.last_activation))
+      norm.emplace_back(width, o.norm);
     const bool learned = o.residual == Residual::weighted || o.residual == Residual::damped;
     residual_of_.push_back(
         learned && joins(layer)
@@ -201,7 +233,7 @@ bool Gnn::is_local() const {
       (o.layer == GnnLayer::transformer || o.attention_norm->target_lipschitz ||
        o.attention_norm->scope.value_or(NormScope::neighbourhood) == NormScope::global))
     return false;
-  switch (o.norm) {
+  switch (o.norm.kind) {
     case FeatureNormKind::none:
     case FeatureNormKind::layer_norm:
     case FeatureNormKind::center_norm:

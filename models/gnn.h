@@ -26,6 +26,8 @@ enum class GnnLayer : std::uint8_t {
 
 // Whether layers of this kind have heads, attention dropout and a norm of scores.
 bool has_attention(GnnLayer layer);
+// Whether features of edges enter them.
+bool takes_edge_features(GnnLayer layer);
 
 // How a layer's result f joins what came in, h, wherever both have the same width.
 enum class Residual : std::uint8_t {
@@ -57,12 +59,12 @@ struct GnnOptions {
   double output_dropout = 0;  // of those that enter the last linear layer
   double attention_dropout = 0.6;
   double negative_slope = 0.2;     // gat, gatv2
-  std::int64_t edge_features = 0;  // of the graph, into every layer: gat, gatv2, transformer
-  bool beta_gate = false;          // transformer: gated root term
+  std::int64_t edge_features = 0;  // of the graph, into every layer: gatv2, transformer
+  bool root = true;                // transformer: a term of the node itself
+  bool beta_gate = false;          // transformer: a gate between that term and the messages
   std::optional<LipschitzNorm> attention_norm = {};
 
-  FeatureNormKind norm = FeatureNormKind::none;  // of features, at the end of every layer
-  double norm_scale = 1;                         // of PairNorm
+  FeatureNormOptions norm = {};  // of features, at the end of every layer
   Residual residual = Residual::none;
   std::optional<double> residual_gain = {};  // alpha = gain / layers at first; unset: 1
   // a in [0, 1): a layer's result is (1 - a) f + a h0, with h0 what entered the first layer (Chen,

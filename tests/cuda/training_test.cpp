@@ -48,11 +48,11 @@ std::vector<GnnOptions> recipes() {
   GnnOptions paper = plain;
   paper.layers = 4;
   paper.linear_ends = true;
-  paper.norm = FeatureNormKind::pair_norm;
+  paper.norm.kind = FeatureNormKind::pair_norm;
   paper.attention_norm = LipschitzNorm{};
   GnnOptions deep = paper;
   deep.layers = 5;
-  deep.norm = FeatureNormKind::center_norm;
+  deep.norm.kind = FeatureNormKind::center_norm;
   deep.residual = Residual::damped;
   deep.initial_residual = 0.1;
   deep.identity_map = 0.5;

@@ -30,7 +30,7 @@ GnnOptions options(bool residuals) {
                .attention_dropout = 0.5,
                .attention_norm = LipschitzNorm{}};
   if (residuals) {
-    o.norm = FeatureNormKind::center_norm;
+    o.norm.kind = FeatureNormKind::center_norm;
     o.residual = Residual::damped;
     o.initial_residual = 0.1;
     o.identity_map = 0.5;

@@ -49,7 +49,7 @@ GnnOptions deep(std::int64_t layers) {
 GnnOptions everything(std::int64_t layers) {
   GnnOptions o = deep(layers);
   o.attention_norm = LipschitzNorm{};
-  o.norm = FeatureNormKind::center_norm;
+  o.norm.kind = FeatureNormKind::center_norm;
   o.residual = Residual::damped;
   o.residual_gain = 12;
   o.initial_residual = 0.1;
@@ -90,7 +90,7 @@ TEST_CASE("Gnn: its parameters, by name and shape") {
   CHECK(all.residual.size() == 3);
   GnnOptions weighted = deep(3);
   weighted.residual = Residual::weighted;
-  weighted.norm = FeatureNormKind::layer_norm;
+  weighted.norm.kind = FeatureNormKind::layer_norm;
   CHECK(Gnn(weighted).residual.size() == 2);  // 8 features enter the first layer, 16 leave it
   CHECK(Gnn(weighted).norm.size() == 2);      // none after the last
 }
@@ -110,7 +110,7 @@ TEST_CASE("Gnn: initial values") {
 TEST_CASE("Gnn: with residual gain 0 a damped network hands on what enters it") {
   GnnOptions options = everything(6);
   options.residual_gain = 0;
-  options.norm = FeatureNormKind::none;
+  options.norm.kind = FeatureNormKind::none;
   Gnn net(options);
   Generator rng{2};
   net.initialize(rng);
@@ -198,7 +198,8 @@ GnnOptions everything_of(GnnLayer layer, std::int64_t layers) {
   return o;
 }
 
-constexpr GnnLayer all_layers[] = {GnnLayer::gcn, GnnLayer::ggnn, GnnLayer::gat};
+constexpr GnnLayer all_layers[] = {GnnLayer::gcn, GnnLayer::ggnn, GnnLayer::gat, GnnLayer::gatv2,
+                                   GnnLayer::transformer};
 
 TEST_CASE("Gnn: every kind of layer learns, with every part at once") {
   for (const GnnLayer layer : all_layers) {
@@ -283,6 +284,31 @@ TEST_CASE("Gnn: layers computed again give the same bits for less memory") {
     }
     CHECK(gradients[0] == gradients[1]);
     CHECK(saved[1] < saved[0] / 2);
+  }
+}
+
+TEST_CASE("Gnn: features of edges reach the logits of those layers that take them") {
+  Generator rng{6};
+  const Graph& graph = data().graph;
+  const Tensor edges = randn({graph.num_edges(), 3}, f32, rng);
+  for (const GnnLayer layer : all_layers) {
+    CAPTURE(static_cast<int>(layer));
+    GnnOptions options = everything_of(layer, 3);
+    options.edge_features = 3;  // of gcn and ggnn: refused
+    if (!takes_edge_features(layer)) {
+      CHECK_THROWS_AS(Gnn{options}, Error);
+      continue;
+    }
+    Gnn net(options);
+    net.initialize(rng);
+    const Tensor with = net.forward(graph, data().features, edges, Mode::eval());
+    const Tensor zero =
+        net.forward(graph, data().features, zeros({graph.num_edges(), 3}), Mode::eval());
+    double most = 0;
+    for (std::int64_t i = 0; i < with.numel(); ++i)
+      most = std::max(most, std::fabs(double(with.data<float>()[i]) - zero.data<float>()[i]));
+    CHECK(most > 1e-4);
+    CHECK_THROWS_AS(net.forward(graph, data().features, Mode::eval()), Error);
   }
 }
 

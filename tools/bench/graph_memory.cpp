@@ -103,7 +103,7 @@ int main(int argc, char** argv) try {
                      .attention_dropout = of["dropout"]};
   if (of["lipschitz"] != 0) options.attention_norm = LipschitzNorm{};
   if (of["residuals"] != 0) {
-    options.norm = FeatureNormKind::center_norm;
+    options.norm.kind = FeatureNormKind::center_norm;
     options.residual = Residual::damped;
     options.initial_residual = 0.1;
     options.identity_map = 0.5;

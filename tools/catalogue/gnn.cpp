@@ -25,11 +25,11 @@ void add_gnn(Catalogue& c) {
   GnnOptions options{.layers = 3,
                      .heads = 2,
                      .linear_ends = true,
-                     .norm = FeatureNormKind::pair_norm,
+                     .norm = {.kind = FeatureNormKind::pair_norm},
                      .residual = Residual::plain};
   add("linear ends, PairNorm, plain residual", options);
   // Recipe of depth: every part at once, for every kind of layer.
-  options.norm = FeatureNormKind::center_norm;
+  options.norm.kind = FeatureNormKind::center_norm;
   options.residual = Residual::damped;
   options.attention_norm = LipschitzNorm{};
   options.initial_residual = 0.2;
@@ -39,6 +39,10 @@ void add_gnn(Catalogue& c) {
   options.checkpoint_layers = true;
   add("gat, layers computed again", options);
   options.checkpoint_layers = false;
+  options.edge_features = 2;
+  options.layer = GnnLayer::gatv2;
+  add("gatv2, all at once", options);
+  options.edge_features = 0;
   options.heads = 1;
   options.attention_norm = {};
   options.layer = GnnLayer::gcn;

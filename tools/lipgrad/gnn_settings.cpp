@@ -32,7 +32,13 @@ const Choices<FeatureNormKind> feature_norms{{"none", FeatureNormKind::none},
                                              {"pairnorm-scs", FeatureNormKind::pair_norm_scs},
                                              {"layernorm", FeatureNormKind::layer_norm},
                                              {"layernorm-graph", FeatureNormKind::graph_layer_norm},
-                                             {"centernorm", FeatureNormKind::center_norm}};
+                                             {"centernorm", FeatureNormKind::center_norm},
+                                             {"nodenorm", FeatureNormKind::node_norm},
+                                             {"meannorm", FeatureNormKind::mean_norm},
+                                             {"graphnorm", FeatureNormKind::graph_norm},
+                                             {"batchnorm", FeatureNormKind::batch_norm},
+                                             {"groupnorm", FeatureNormKind::group_norm},
+                                             {"messagenorm", FeatureNormKind::message_norm}};
 const Choices<Residual> residuals{{"none", Residual::none},
                                   {"plain", Residual::plain},
                                   {"weighted", Residual::weighted},
@@ -105,6 +111,9 @@ void add_attention(CLI::App& command, GnnSettings& s) {
   if (!dot)
     command.add_option("--negative-slope", m.negative_slope, "Slope of LeakyReLU in the scores");
   if (dot)
+    command.add_option("--root", m.root, "A term of the node itself beside what it attends to")
+        ->default_str("true");
+  if (dot)
     command.add_option("--beta-gate", m.beta_gate, "A gate between a node's own term and the rest")
         ->default_str("false");
   add_choice(command, "--attention-norm", s.attention_norm, attention_norms,
@@ -172,8 +181,16 @@ void add_model(CLI::App& command, GnnSettings& s) {
   command.add_option("--output-dropout", m.output_dropout, "The same before the last linear layer")
       ->check(probability);
   if (attention) add_attention(command, s);
-  add_choice(command, "--norm", m.norm, feature_norms, "Norm of the features after each layer");
-  command.add_option("--norm-scale", m.norm_scale, "Scale of PairNorm")->check(positive);
+  add_choice(command, "--norm", m.norm.kind, feature_norms,
+             "Norm of the features after each layer");
+  command.add_option("--norm-scale", m.norm.scale, "Scale of PairNorm; of MessageNorm at first")
+      ->check(positive);
+  command.add_option("--norm-p", m.norm.p, "NodeNorm divides by the p-th root of the deviation")
+      ->check(positive);
+  command.add_option("--norm-groups", m.norm.groups, "Groups of GroupNorm")
+      ->check(CLI::Range(1, 1024));
+  command.add_option("--norm-lambda", m.norm.lambda, "Share of the groups in GroupNorm")
+      ->check(non_negative);
   add_choice(command, "--residual", m.residual, residuals,
              "How a layer's result f joins its input h: f; h + f; h + alpha f; h + alpha (f - h)");
   command.add_option("--residual-gain", m.residual_gain, "alpha = gain / layers at first [1]");
@@ -430,7 +447,7 @@ std::unique_ptr<Gnn> make_gnn(const GnnSettings& settings, const NodeData& data)
   GnnOptions options = settings.model;
   options.in = data.features.cols();
   options.out = data.num_classes;
-  if (has_attention(options.layer) && data.edge_features.defined())
+  if (takes_edge_features(options.layer) && data.edge_features.defined())
     options.edge_features = data.edge_features.size(1);
   LipschitzNorm norm = settings.lipschitz;
   if (settings.attention_norm == AttentionNormChoice::lipschitz_reference) {

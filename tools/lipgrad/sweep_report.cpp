@@ -83,7 +83,7 @@ std::string cell_text(const SweepResults& results, const Point& point, bool bold
   const std::size_t all = point.runs.size(), done = point.tests.size();
   std::string text = mean_text(100 * point.test,
                                done > 1 ? std::optional(100 * point.test_deviation) : std::nullopt);
-  if (bold) text = "**" + text + "**";
+  if (bold) text = fmt::format("**{}**", text);
   if (!results.grid->choose.empty())
     text += " (" + label(*results.grid, point.at, results.grid->choose) + ")";
   if (point.valid.failed > 0) text += fmt::format(" [{} of {} diverged]", point.valid.failed, all);
@@ -109,15 +109,19 @@ std::string csv(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string cell(std::string text) {
-  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
-    text.insert(at, "\\");
-  return text;
+// A cell of a Markdown table.
+std::string cell(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
 }
 
 std::string row(const Texts& cells) {
   std::string line = "|";
-  for (const std::string& text : cells) line += " " + cell(text) + " |";
+  for (const std::string& text : cells) line += fmt::format(" {} |", cell(text));
   return line + "\n";
 }
 
@@ -239,7 +243,7 @@ std::string table_markdown(const SweepResults& results) {
   if (!results.layout->notes.empty()) text += "\n";
   for (const Section& section : sections_of(results)) {
     text += "\n";
-    if (!section.title.empty()) text += "## " + section.title + "\n\n";
+    if (!section.title.empty()) text += fmt::format("## {}\n\n", section.title);
     Texts header{""};
     for (const std::string& column : section.columns)
       header.push_back(column.empty() ? "test " + score : column);
@@ -261,7 +265,7 @@ std::string table_markdown(const SweepResults& results) {
         const auto value =
             point ? published(results.name, labels_of(*results.grid, point->at)) : std::nullopt;
         any = any || value;
-        theirs.push_back(value ? "*" + published_text(*value) + "*" : "");
+        theirs.push_back(value ? fmt::format("*{}*", published_text(*value)) : "");
       }
       text += row(ours);
       if (any) text += row(theirs);
