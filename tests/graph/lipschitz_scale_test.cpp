@@ -108,6 +108,23 @@ TEST_CASE("lipschitz_scale: scores do not depend on the size of the features and
   CHECK(largest(scores_of(loop, e, e, e, {}, false)) == doctest::Approx(1));
 }
 
+TEST_CASE("lipschitz_scale: the bound holds with features of edges in keys and values") {
+  const Graph graph = random_graph(12, 50, 3);
+  Generator rng{5};
+  const Tensor q = randn({12, 2, 4}, f64, rng), k = randn({12, 2, 4}, f64, rng),
+               v = randn({12, 2, 4}, f64, rng), added = mul(randn({50, 2, 4}, f64, rng), 3);
+  const Tensor bound = max(row_norms(added), {0});
+  for (const LipschitzNorm& norm : all_norms()) {
+    const auto scores = [&](const Tensor& edge_bound) {
+      const Tensor scale = lipschitz_scale(graph, q, k, v, norm, false, edge_bound);
+      return mul(sum(mul(gather_destinations(graph, q), add(gather_sources(graph, k), added)), {2}),
+                 gather_destinations(graph, scale));
+    };
+    CHECK(largest(scores(bound)) <= 1);
+    if (norm.query_norm == QueryNorm::per_node && !norm.joint) CHECK(largest(scores({})) > 1);
+  }
+}
+
 TEST_CASE("lipschitz_scale: by the formula, in all branches") {
   const Graph graph(3, from_values<std::int64_t>({3, 2}, {0, 1, 2, 1, 1, 2}));
   const Tensor q = from_vector<double>({3, 1, 2}, {3, 4, 0, 1, 2, 0}),

@@ -140,12 +140,15 @@ TEST_CASE("TransformerConv: with target_lipschitz differences do not grow") {
   Generator rng{5};
   const Graph graph(12, rand_int({40, 2}, 12, rng));
   for (const NormScope scope : {NormScope::global, NormScope::neighbourhood}) {
-    for (const bool root : {false, true}) {
+    for (const int variant : {0, 1, 2}) {
+      const bool root = variant == 1;
+      const std::int64_t edge_features = variant == 2 ? 3 : 0;
       One net({.in = 4,
                .out = 4,
                .heads = 2,
                .self_loops = true,
                .root = root,
+               .edge_features = edge_features,
                .norm = LipschitzNorm{.scope = scope, .target_lipschitz = 1},
                .dtype = f64});
       net.initialize(rng);
@@ -155,8 +158,9 @@ TEST_CASE("TransformerConv: with target_lipschitz differences do not grow") {
         const Tensor x = randn({12, 4}, f64, rng), noise = randn({12, 4}, f64, rng);
         Tensor y = x.clone();
         for (int i = 0; i < 48; ++i) y.mutable_data<double>()[i] += step * noise.data<double>()[i];
-        const Tensor a = net.conv.forward(graph, x, Mode::eval()),
-                     b = net.conv.forward(graph, y, Mode::eval());
+        const Tensor e = variant == 2 ? randn({40, 3}, f64, rng) : Tensor();
+        const Tensor a = net.conv.forward(graph, x, e, Mode::eval()),
+                     b = net.conv.forward(graph, y, e, Mode::eval());
         double in = 0, out = 0;
         for (int i = 0; i < 48; ++i) in += std::pow(y.data<double>()[i] - x.data<double>()[i], 2);
         for (std::int64_t i = 0; i < a.numel(); ++i)

@@ -48,6 +48,13 @@ void add_transformer_conv(Catalogue& c) {
             .beta = true,
             .edge_features = 3,
             .bias = false});
+  add_conv(c, "edge features, LipschitzNorm of neighbourhoods",
+           {.in = 4,
+            .out = 3,
+            .heads = 2,
+            .self_loops = true,
+            .edge_features = 3,
+            .norm = LipschitzNorm{.scope = NormScope::neighbourhood, .target_lipschitz = 2}});
   add_conv(c, "identity map, LipschitzNorm",
            {.in = 6,
             .out = 3,
