@@ -1,66 +1,36 @@
-// Peak memory of training steps of a deep graph attention network on graphs of the size of
+// Peak memory of training steps of a deep graph attention network on made-up data of the size of
 // ogbn-arxiv or ogbn-proteins, as a JSON object:
 //
 //   graph_memory [NAME=VALUE...]
 //
-// with nodes, edges (of the list; each is followed in both directions), layers, heads, features (of
-// a head), in, classes, dropout (of features and attention), checkpoint (1: layers are computed
-// again in backward), parts (random ones; above 1 a step sees one of them), inference (1: a forward
-// pass in evaluation mode instead of steps), lipschitz (1: LipschitzNorm). The defaults are
-// ogbn-arxiv, full batch. The graph is made up, its degrees fall as a power law.
+// with proteins (1: of ogbn-proteins; features of edges are there and passed over), scale (of nodes
+// and edges), layers, heads, features (of a head), dropout (of features and attention), checkpoint
+// (1: layers are computed again in backward), parts (random ones; above 1 a step sees one of them),
+// inference (1: a forward pass in evaluation mode instead of steps), lipschitz (1: LipschitzNorm),
+// residuals (1: CenterNorm, damped and initial residuals, identity maps), steps. The defaults are
+// ogbn-arxiv, full batch.
 
 #include <sys/resource.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <string>
-#include <vector>
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/memory.h>
 #include <lipgrad/core/tape.h>
 #include <lipgrad/core/threads.h>
+#include <lipgrad/graph/generated_ogb.h>
 #include <lipgrad/graph/node_batches.h>
 #include <lipgrad/models/gnn.h>
-#include <lipgrad/ops/loss.h>
+#include <lipgrad/models/node_classification.h>
 #include <lipgrad/ops/optimizers.h>
 
 using namespace lipgrad;
 
 namespace {
-
-// One end of each edge is any node, the other that of rank r with a probability that falls as
-// r^(-1/2); the ranks are dealt out at random.
-NodeData power_law_data(std::int64_t nodes, std::int64_t edges, std::int64_t in,
-                        std::int64_t classes, Generator& rng) {
-  NodeData data;
-  data.name = "generated";
-  {
-    std::vector<std::int32_t> source(static_cast<std::size_t>(edges)), destination(source.size());
-    const Tensor rank = rand_permutation(nodes, rng);
-    const std::uint64_t seed = rng.seed(), draw = rng.take_draw();
-    parallel_for(edges, 1 << 16, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t k = begin; k < end; ++k) {
-        const PhiloxBlock block = philox(seed, draw, static_cast<std::uint64_t>(k));
-        const double u = unit_float(block.word[0]), v = unit_float(block.word[1]);
-        source[k] = static_cast<std::int32_t>(u * static_cast<double>(nodes));
-        destination[k] =
-            static_cast<std::int32_t>(rank.data<std::int64_t>()[static_cast<std::int64_t>(
-                v * v * static_cast<double>(nodes))]);
-      }
-    });
-    data.graph = Graph(nodes, source, destination, {.symmetrize = true});
-  }
-  data.features = Features(randn({nodes, in}, f32, rng));
-  data.labels = rand_int({nodes}, classes, rng);
-  data.num_classes = classes;
-  data.train = arange(nodes / 2);
-  data.val = data.test = empty({0}, i64);
-  return data;
-}
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -74,10 +44,10 @@ double most_resident() {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::map<std::string, double> of{
-      {"nodes", 169343}, {"edges", 1166243}, {"layers", 30},   {"heads", 4},      {"features", 32},
-      {"in", 128},       {"classes", 40},    {"dropout", 0.5}, {"checkpoint", 0}, {"parts", 1},
-      {"inference", 0},  {"lipschitz", 1},   {"residuals", 0}, {"steps", 1}};
+  std::map<std::string, double> of{{"proteins", 0},   {"scale", 1},     {"layers", 30},
+                                   {"heads", 4},      {"features", 32}, {"dropout", 0.5},
+                                   {"checkpoint", 0}, {"parts", 1},     {"inference", 0},
+                                   {"lipschitz", 1},  {"residuals", 0}, {"steps", 1}};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const std::size_t equals = argument.find('=');
@@ -90,11 +60,14 @@ int main(int argc, char** argv) try {
   const auto whole = [&](const char* name) { return static_cast<std::int64_t>(of[name]); };
   Generator rng{1};
   const double started = seconds();
+  const auto scaled = [&](double count) { return static_cast<std::int64_t>(of["scale"] * count); };
   const NodeData data =
-      power_law_data(whole("nodes"), whole("edges"), whole("in"), whole("classes"), rng);
+      of["proteins"] != 0
+          ? generated_proteins({.num_nodes = scaled(132534), .num_edges = scaled(39561252)})
+          : generated_arxiv({.num_nodes = scaled(169343), .num_edges = scaled(1166243)});
   const double built = seconds() - started;
-  GnnOptions options{.in = whole("in"),
-                     .out = whole("classes"),
+  GnnOptions options{.in = data.features.cols(),
+                     .out = data.num_classes,
                      .layers = whole("layers"),
                      .heads = whole("heads"),
                      .hidden = whole("features"),
@@ -124,13 +97,12 @@ int main(int argc, char** argv) try {
     nodes = batch.graph.num_nodes();
     edges = batch.graph.num_edges();
     if (of["inference"] != 0) {
-      loss = cross_entropy(model.forward(batch.graph, batch.features, Mode::eval()), batch.labels)
+      loss = node_classification_loss(node_logits(model, batch, Mode::eval()), batch, batch.train)
                  .item();
     } else {
       Tape tape;
       const Tensor error =
-          cross_entropy(model.forward(batch.graph, batch.features, Mode::train(rng)), batch.labels,
-                        {.rows = batch.train});
+          node_classification_loss(node_logits(model, batch, Mode::train(rng)), batch, batch.train);
       saved = static_cast<double>(tape.bytes_saved());
       tape.backward(error);
       optimizer.step();
