@@ -52,7 +52,7 @@ __device__ __forceinline__ void edge_gradient(const Gatv2View<T>& view, const Ed
           *right = view.in.right + j * width + h * features,
           *g_row = view.cotangent(args.grad_out, i, h), *a_head = view.in.a + h * features,
           *value = there ? view.value(number) : nullptr;
-  T a[C][V], x[C][V], score = 0, product = 0;
+  T a[C][V] = {}, x[C][V] = {}, score = 0, product = 0;
   const auto both = [&](int sub) {
     T l[C][V], r[C][V], g[C][V];
     load_part(by, sub, left, there, l);

@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kGatThreads, V* C * sizeof(T) > 32 ? 2
   for (int h = first_head; h < last_head; ++h) {
     const T inverse = view.in.inverse != nullptr ? view.in.inverse[work.row * heads + h] : T(1);
     const T* left = view.in.left + work.row * width + h * features;
-    T own[C][V], a[C][V], acc[C][V] = {};
+    T own[C][V] = {}, a[C][V] = {}, acc[C][V] = {};
     if constexpr (!split) {
       load_part(by, 0, left, true, own);
       load_part(by, 0, view.in.a + h * features, true, a);
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kGatThreads, V* C * sizeof(T) > 32 ? 2
       const std::int64_t edge = k < edges.edges ? work.from + k : graph.edges + work.row;
       const T* value = kEdges && there ? view.value(edge) : nullptr;
       const T* right = view.in.right + j * width + h * features;
-      T r[C][V], x[C][V], score = 0;
+      T r[C][V] = {}, x[C][V] = {}, score = 0;
       if constexpr (!split) {
         load_part(by, 0, right, there, r);
         score = edge_part<T, V, C, kEdges>(view, by, 0, h, own, r, a, value, x);

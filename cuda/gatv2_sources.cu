@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kGatThreads, V* C * sizeof(T) > 32 ? 2
     const T* value = kEdges && there ? view.value(edge) : nullptr;
     const T *left = view.in.left + i * width + h * features,
             *g_row = view.cotangent(grad_out, i, h);
-    T l[C][V], g[C][V], x[C][V], score = 0, product = 0;
+    T l[C][V] = {}, g[C][V] = {}, x[C][V] = {}, score = 0, product = 0;
     const auto both = [&](int sub) {
       load_part(by, sub, left, there, l);
       load_part(by, sub, g_row, there, g);

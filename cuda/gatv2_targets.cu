@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kGatThreads, V* C * sizeof(T) > 32 ? 1
     const T* g_row = view.cotangent(grad_out, work.row, h);
     const T top = stats[work.row * 2 * heads + h], over = stats[(work.row * 2 + 1) * heads + h],
             inverse = view.in.inverse != nullptr ? view.in.inverse[work.row * heads + h] : T(1);
-    T own[C][V], g[C][V];
+    T own[C][V] = {}, g[C][V] = {};
     if constexpr (!split) {
       load_part(by, 0, left, true, own);
       load_part(by, 0, g_row, true, g);
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kGatThreads, V* C * sizeof(T) > 32 ? 1
       const std::int64_t edge = k < edges.edges ? work.from + k : graph.edges + work.row;
       const T* value = kEdges && there ? view.value(edge) : nullptr;
       const T* right = view.in.right + j * width + h * features;
-      T r[C][V], x[C][V], score = 0, product = 0;
+      T r[C][V] = {}, x[C][V] = {}, score = 0, product = 0;
       const auto both = [&](int sub) {
         load_part(by, sub, right, there, r);
         score += edge_part<T, V, C, kEdges>(view, by, sub, h, own, r, a, value, x);
