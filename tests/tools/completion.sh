@@ -37,13 +37,13 @@ offers "train" tr
 offers "doctor" do
 offers "--version" --v
 among "gradcheck" ""
-offers "gat" train ""
+offers "gat gatv2 gcn ggnn transformer" train ""
 offers "--select" train gat --sel
-offers "accuracy last loss" train gat --select ""
+offers "last loss score" train gat --select ""
 offers "last loss" train gat --select l
 offers "loss" train gat --select = lo
-offers "accuracy last loss" train gat --select =
-offers "accuracy" train gat --layers 3 --resume --select a
+offers "last loss score" train gat --select =
+offers "score" train gat --layers 3 --resume --select s
 offers "auto dense sparse" train gat --features ""
 offers "--threads" train gat --thr
 offers "train" --threads 2 tr

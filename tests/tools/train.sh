@@ -28,7 +28,7 @@ preset = "contrast"
 END
 works "train: --config" train gat --config some.toml --dropout 0.5 --heads 2 --hidden 4 --data cora --quiet --epochs 2 --json r.json
 holds "train: the command line, then the file, then the preset" r.json '"layers":3,' '"attention-norm":"lipschitz"' \
-  '"dropout":0.5,' '"heads":2,' '"lr":0.001,' '"schedule":"constant"' '"kappa":4,' '"linear-ends":true'
+  '"dropout":0.5,' '"heads":2,' '"lr":0.001,' '"schedule":"constant"' '"linear-ends":true'
 works "train: defaults" "train" gat --data cora --quiet --epochs 1 --heads 1 --json r.json
 holds "train: the paper's protocol" r.json '"attention-dropout":0.3' '"attention-norm":"none"' '"dropout":0.6' \
   '"hidden":64' '"lr":0.005' '"schedule":"plateau"' '"select":"last"' '"weight-decay":0.0005' '"row-normalize":false'

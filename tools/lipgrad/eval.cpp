@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -26,7 +27,9 @@ Configuration configuration_of(const std::string& path) {
       nlohmann::json::parse(read_checkpoint_info(path).config, nullptr, /*exceptions=*/false);
   const auto model =
       config.is_object() ? config.value("model", nlohmann::json()) : nlohmann::json();
-  if (!model.is_string())
+  const std::vector<std::string> models = model_names();
+  if (!model.is_string() ||
+      std::find(models.begin(), models.end(), model.get<std::string>()) == models.end())
     throw Error(path + ": not a checkpoint of `lipgrad train`: it does not say which model it is");
   Configuration configuration(model.get<std::string>());
   CLI::App command("", model.get<std::string>());
