@@ -8,6 +8,7 @@
 
 #include <lipgrad/core/csr_matrix.h>
 #include <lipgrad/graph/gat_attention.h>
+#include <lipgrad/graph/gatv2_attention.h>
 #include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/ops/clip_grad.h>
@@ -109,6 +110,21 @@ TEST_SUITE("small") {
         return gat_attention(graph.to(in[0].device()), in[0], in[1], in[2], in[3],
                              {.dropout = 0.3, .norm = norm}, Mode::train(rng));
       });
+    // Heads of 300 features are gone through by stretches.
+    for (const std::int64_t features : {std::int64_t{3}, std::int64_t{300}})
+      follows_the_cpu("gatv2_attention",
+                      {{40, 2 * features},
+                       {40, 2 * features},
+                       {2, features},
+                       {2 * features, 3},
+                       {graph.num_edges(), 3},
+                       {40, 3}},
+                      [=](Inputs in) {
+                        Generator rng{3};
+                        return gatv2_attention(graph.to(in[0].device()), in[0], in[1], in[2], {},
+                                               {.dropout = 0.3, .norm = LipschitzNorm{}},
+                                               Mode::train(rng), {in[4], in[3], in[5]});
+                      });
     for (const PairNormKind kind : {PairNormKind::pn, PairNormKind::pn_si, PairNormKind::pn_scs})
       follows_the_cpu("pair_norm", {{70, 5}},
                       [=](Inputs in) { return pair_norm(in[0], {.kind = kind}); });

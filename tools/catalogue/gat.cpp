@@ -103,7 +103,7 @@ void add_gat(Catalogue& c) {
             GatConvOptions{.in = 5,
                            .out = 3,
                            .heads = 2,
-                           .norm = LipschitzNorm{.kappa = 0.5, .eps = 1e-2, .target_lipschitz = 2},
+                           .norm = LipschitzNorm{.kappa = 0.5, .eps = 0.3, .target_lipschitz = 2},
                            .dtype = f64});
       },
       5,
