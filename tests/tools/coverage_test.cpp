@@ -78,7 +78,8 @@ Requirements read_requirements() {
 // Names of functions that return tensors and of layers, in the public headers of some folders.
 std::set<std::string> public_operations() {
   const std::regex function("(?:Tensor|std::vector<Tensor>) (\\w+)\\(.*");
-  const std::regex layer("(?:class|struct) (\\w+)(?: final)? : (?:public )?Module\\b.*");
+  const std::regex layer(
+      "(?:class|struct) (\\w+)(?: final)? : (?:public )?(?:Module|GraphConv)\\b.*");
   std::set<std::string> names;
   for (const char* folder : {"ops", "graph", "vision"})
     for (const auto& entry : std::filesystem::directory_iterator(test::checkout(folder))) {

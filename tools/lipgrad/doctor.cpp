@@ -221,7 +221,8 @@ class Doctor {
   // Files that are there and cannot be used keep `train` from working.
   void check_readable(const std::string& name, const std::string& path) {
     std::vector<std::string> files = {path};
-    if (std::error_code error; std::filesystem::is_directory(path, error))
+    if (std::error_code error;
+        !path.ends_with(".npz") && std::filesystem::is_directory(path, error))
       files = {path + "/raw/edge.csv.gz", path + "/raw/node-label.csv.gz"};
     else if (path.ends_with("."))
       files = {path + "x", path + "allx", path + "graph", path + "test.index"};
