@@ -6,17 +6,14 @@
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
+#include <lipgrad/graph/attention_pass.h>
 #include <lipgrad/graph/kernels/dot_attention.h>
 
 namespace lipgrad {
 namespace {
 
-struct DotAttention {
+struct DotAttention : AttentionPass<DotForm> {
   static constexpr auto name = "dot_attention";
-  Graph graph;
-  DotForm form;  // without the mask
-  double dropout = 0;
-  std::uint64_t seed = 0, draw = 0;
 
   // Inputs: q, k, v, scale (may be undefined), and with features of edges qe and e. Outputs: out,
   // edge_sum.
@@ -100,36 +97,6 @@ struct DotAttention {
     }
     return input;
   }
-
-  GatGraph view(bool reverse) const {
-    const CsrPattern& edges = graph.pattern();
-    GatGraph g;
-    g.targets = g.sources = graph.num_nodes();
-    g.edges = graph.num_edges();
-    g.offsets = edges.offsets().data<std::int64_t>();
-    g.source = edges.columns().data<std::int32_t>();
-    if (reverse) {
-      g.reverse_offsets = graph.reverse().offsets().data<std::int64_t>();
-      g.reverse_target = graph.reverse().columns().data<std::int32_t>();
-      g.reverse_edge = graph.reverse_order().data<std::int64_t>();
-    }
-    return g;
-  }
-
-  // The mask of this op's draw, a bit for each edge and head; undefined without dropout.
-  Tensor draw_keep(Device device) const {
-    if (dropout == 0) return {};
-    const std::int64_t edges = graph.num_edges() + (form.self_loops ? graph.num_nodes() : 0);
-    Tensor keep = empty({edges, (form.heads + 7) / 8}, u8, device);
-    LIPGRAD_LAUNCH(device, gat_keep, edges, form.heads, dropout, seed, draw,
-                   keep.mutable_data<std::uint8_t>());
-    return keep;
-  }
-  DotForm with(const Tensor& keep) const {
-    DotForm masked = form;
-    if (keep.defined()) masked.keep = keep.data<std::uint8_t>();
-    return masked;
-  }
 };
 
 void check(const Graph& graph, const Tensor& q, const Tensor& k, const Tensor& v,
@@ -155,7 +122,8 @@ void check(const Graph& graph, const Tensor& q, const Tensor& k, const Tensor& v
 
 DotAttention make(const Graph& graph, const Tensor& q, const Tensor& scale,
                   std::int64_t edge_features, const DotAttentionOptions& options, Mode mode) {
-  DotAttention op{graph, {}};
+  DotAttention op;
+  op.graph = graph;
   op.form.heads = q.size(1);
   op.form.features = q.size(2);
   op.form.edge_features = edge_features;
@@ -163,12 +131,7 @@ DotAttention make(const Graph& graph, const Tensor& q, const Tensor& scale,
   op.form.mean_heads = options.mean_heads;
   op.form.factor = options.factor.value_or(
       scale.defined() ? 1 : 1 / std::sqrt(static_cast<double>(op.form.features)));
-  if (mode.is_train() && options.dropout > 0) {
-    op.dropout = options.dropout;
-    op.form.keep_scale = options.dropout < 1 ? 1 / (1 - options.dropout) : 0;
-    op.seed = mode.rng().seed();
-    op.draw = mode.rng().take_draw();
-  }
+  op.drop(options.dropout, mode);
   return op;
 }
 

@@ -3,6 +3,7 @@
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
+#include <lipgrad/graph/attention_pass.h>
 #include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/kernels/gat.h>
 
@@ -19,13 +20,9 @@ struct Denominators {
   }
 };
 
-struct GatAttention {
+struct GatAttention : AttentionPass<GatForm> {
   static constexpr auto name = "gat_attention";
-  Graph graph;
-  GatForm form;  // without the mask
   std::optional<VectorScoreNorm> norm;
-  double dropout;
-  std::uint64_t seed, draw;
 
   // Inputs: z, a_src, a_dst, bias (may be undefined).
   Tensor forward(Ctx& ctx, Inputs in) const {
@@ -116,35 +113,6 @@ struct GatAttention {
   GatNormForm norm_form() const {
     return {!norm->edge_source, norm->joint, norm->kappa, norm->global};
   }
-  GatGraph view(bool reverse) const {
-    const CsrPattern& edges = graph.pattern();
-    GatGraph g;
-    g.targets = g.sources = graph.num_nodes();
-    g.edges = graph.num_edges();
-    g.offsets = edges.offsets().data<std::int64_t>();
-    g.source = edges.columns().data<std::int32_t>();
-    if (reverse) {
-      g.reverse_offsets = graph.reverse().offsets().data<std::int64_t>();
-      g.reverse_target = graph.reverse().columns().data<std::int32_t>();
-      g.reverse_edge = graph.reverse_order().data<std::int64_t>();
-    }
-    return g;
-  }
-
-  // The mask of this op's draw, a bit for each edge and head; undefined without dropout.
-  Tensor draw_keep(Device device) const {
-    if (dropout == 0) return {};
-    const std::int64_t edges = graph.num_edges() + (form.self_loops ? graph.num_nodes() : 0);
-    Tensor keep = empty({edges, (form.heads + 7) / 8}, u8, device);
-    LIPGRAD_LAUNCH(device, gat_keep, edges, form.heads, dropout, seed, draw,
-                   keep.mutable_data<std::uint8_t>());
-    return keep;
-  }
-  GatForm with(const Tensor& keep) const {
-    GatForm masked = form;
-    if (keep.defined()) masked.keep = keep.data<std::uint8_t>();
-    return masked;
-  }
 };
 
 void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tensor& a_dst,
@@ -178,19 +146,15 @@ void check(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tenso
 Tensor gat_attention(const Graph& graph, const Tensor& z, const Tensor& a_src, const Tensor& a_dst,
                      const Tensor& bias, const GatAttentionOptions& options, Mode mode) {
   check(graph, z, a_src, a_dst, bias, options);
-  GatAttention op{graph, {}, {}, 0, 0, 0};
+  GatAttention op;
+  op.graph = graph;
   if (options.norm) op.norm = vector_score_norm(op.name, ScoreKind::gat, *options.norm);
   op.form.heads = a_src.size(0);
   op.form.features = a_src.size(1);
   op.form.negative_slope = options.negative_slope;
   op.form.self_loops = options.self_loops;
   op.form.mean_heads = options.mean_heads;
-  if (mode.is_train() && options.dropout > 0) {
-    op.dropout = options.dropout;
-    op.form.keep_scale = options.dropout < 1 ? 1 / (1 - options.dropout) : 0;
-    op.seed = mode.rng().seed();
-    op.draw = mode.rng().take_draw();
-  }
+  op.drop(options.dropout, mode);
   return apply(std::move(op), z, a_src, a_dst, bias);
 }
 

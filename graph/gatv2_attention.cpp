@@ -3,6 +3,7 @@
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
+#include <lipgrad/graph/attention_pass.h>
 #include <lipgrad/graph/gat_norm.h>
 #include <lipgrad/graph/kernels/gatv2.h>
 
@@ -14,13 +15,9 @@ struct Denominators {
   Tensor inverse, argmax, factor, left_length, right_length;
 };
 
-struct Gatv2Attention {
+struct Gatv2Attention : AttentionPass<GatForm> {
   static constexpr auto name = "gatv2_attention";
-  Graph graph;
-  GatForm form;  // without the mask
   std::optional<VectorScoreNorm> norm;
-  double dropout;
-  std::uint64_t seed, draw;
 
   // Inputs: left, right, a, bias, edge weight, edge values, loop values; all but the first three
   // may be undefined.
@@ -136,36 +133,6 @@ struct Gatv2Attention {
       in.edges = {value.size(1), weight.data<T>(), value.data<T>(), data_or_null<T>(loop)};
     return in;
   }
-
-  GatGraph view(bool reverse) const {
-    const CsrPattern& edges = graph.pattern();
-    GatGraph g;
-    g.targets = g.sources = graph.num_nodes();
-    g.edges = graph.num_edges();
-    g.offsets = edges.offsets().data<std::int64_t>();
-    g.source = edges.columns().data<std::int32_t>();
-    if (reverse) {
-      g.reverse_offsets = graph.reverse().offsets().data<std::int64_t>();
-      g.reverse_target = graph.reverse().columns().data<std::int32_t>();
-      g.reverse_edge = graph.reverse_order().data<std::int64_t>();
-    }
-    return g;
-  }
-
-  // The mask of this op's draw, a bit for each edge and head; undefined without dropout.
-  Tensor draw_keep(Device device) const {
-    if (dropout == 0) return {};
-    const std::int64_t edges = graph.num_edges() + (form.self_loops ? graph.num_nodes() : 0);
-    Tensor keep = empty({edges, (form.heads + 7) / 8}, u8, device);
-    LIPGRAD_LAUNCH(device, gat_keep, edges, form.heads, dropout, seed, draw,
-                   keep.mutable_data<std::uint8_t>());
-    return keep;
-  }
-  GatForm with(const Tensor& keep) const {
-    GatForm masked = form;
-    if (keep.defined()) masked.keep = keep.data<std::uint8_t>();
-    return masked;
-  }
 };
 
 void check(const Graph& graph, const Tensor& left, const Tensor& right, const Tensor& a,
@@ -222,19 +189,15 @@ Tensor gatv2_attention(const Graph& graph, const Tensor& left, const Tensor& rig
                        const Tensor& bias, const GatAttentionOptions& options, Mode mode,
                        const EdgeFeatures& edges) {
   check(graph, left, right, a, bias, options, edges);
-  Gatv2Attention op{graph, {}, {}, 0, 0, 0};
+  Gatv2Attention op;
+  op.graph = graph;
   if (options.norm) op.norm = vector_score_norm(op.name, ScoreKind::gatv2, *options.norm);
   op.form.heads = a.size(0);
   op.form.features = a.size(1);
   op.form.negative_slope = options.negative_slope;
   op.form.self_loops = options.self_loops;
   op.form.mean_heads = options.mean_heads;
-  if (mode.is_train() && options.dropout > 0) {
-    op.dropout = options.dropout;
-    op.form.keep_scale = options.dropout < 1 ? 1 / (1 - options.dropout) : 0;
-    op.seed = mode.rng().seed();
-    op.draw = mode.rng().take_draw();
-  }
+  op.drop(options.dropout, mode);
   return apply(std::move(op), left, right, a, bias, edges.weight, edges.value, edges.loop);
 }
 
