@@ -62,7 +62,7 @@ std::vector<GnnOptions> recipes() {
   moments.layer = GnnLayer::gcn;
   moments.heads = 1;
   moments.layers = 3;
-  moments.norm = FeatureNormKind::batch_norm;
+  moments.norm.kind = FeatureNormKind::batch_norm;
   return {plain, paper, deep, moments};
 }
 
