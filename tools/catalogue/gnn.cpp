@@ -12,13 +12,15 @@ void add_gnn(Catalogue& c) {
   const auto add = [&](const char* kind, GnnOptions options) {
     options.in = 4, options.out = 3, options.hidden = 3, options.dtype = f64;
     options.dropout = 0.3;
+    // Layers that are computed again draw in backward: the generator lives on.
+    const auto rng = std::make_shared<Generator>();
     add_module<Gnn>(
         c, "Gnn", kind, [options] { return std::make_shared<Gnn>(options); }, 4,
         [=](Gnn& m, const Tensor& x) {
-          Generator rng{11};
+          rng->restore(11, 0);
           const Tensor edges =
               options.edge_features > 0 ? edge_features.to(x.dtype()).to(x.device()) : Tensor();
-          return m.forward(graph.to(x.device()), x, edges, Mode::train(rng));
+          return m.forward(graph.to(x.device()), x, edges, Mode::train(*rng));
         });
   };
   add("normal", {.layers = 3, .heads = 2});
