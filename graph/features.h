@@ -47,6 +47,10 @@ Features row_normalize(const Features& features);
 // else an error. No gradient is recorded.
 Features zero_rows(const Features& features, const Tensor& nodes);
 
+// x weight^T + bias for weight (out, F) and bias (out), undefined for none: linear() of either kind
+// (ops/linear.h). Returns (N, out).
+Tensor linear(const Features& x, const Tensor& weight, const Tensor& bias = {});
+
 // Dropout as for tensors (ops/dropout.h); of sparse features the stored values are dropped, which
 // is the same distribution, as zeros stay zeros.
 Features dropout(const Features& features, double p, Mode mode);

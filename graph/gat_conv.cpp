@@ -21,11 +21,7 @@ const GatConvOptions& checked(const GatConvOptions& o) {
   LIPGRAD_CHECK(o.attention_dropout >= 0 && o.attention_dropout <= 1,
                 "GatConv: attention_dropout must be from 0 to 1, got {}", o.attention_dropout);
   if (o.norm) vector_score_norm("GatConv", ScoreKind::gat, *o.norm);
-  LIPGRAD_CHECK(o.identity_map > 0 && o.identity_map <= 1,
-                "GatConv: identity_map must be above 0 and at most 1, got {}", o.identity_map);
-  LIPGRAD_CHECK(o.identity_map == 1 || o.in == o.heads * o.out,
-                "GatConv: an identity map needs in = heads * out, got {} and {} * {}", o.in,
-                o.heads, o.out);
+  check_identity_map("GatConv", o.identity_map, o.in, o.heads * o.out);
   return o;
 }
 
@@ -65,8 +61,7 @@ Tensor GatConv::forward(const Graph& graph, const Features& x, const Tensor& edg
     weight = mul(weight, div(*norm->target_lipschitz, size));
     norm->target_lipschitz.reset();
   }
-  const Tensor z = x.is_sparse() ? linear(x.sparse(), weight) : linear(x.dense(), weight);
-  return gat_attention(graph, z, att_src, att_dst, bias ? bias->value() : Tensor(),
+  return gat_attention(graph, linear(x, weight), att_src, att_dst, bias ? bias->value() : Tensor(),
                        {.negative_slope = options_.negative_slope,
                         .self_loops = options_.self_loops,
                         .dropout = options_.attention_dropout,

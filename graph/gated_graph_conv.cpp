@@ -3,10 +3,10 @@
 #include <utility>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/graph/message_passing.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/matmul.h>
 #include <lipgrad/ops/shape.h>
-#include <lipgrad/ops/spmm.h>
 
 namespace lipgrad {
 namespace {
@@ -40,11 +40,10 @@ Tensor GatedGraphConv::forward(const Graph& graph, const Features& x, const Tens
                 graph.num_nodes(), o.in, x.rows(), x.cols());
   Tensor h = x.to_dense();
   if (o.in < o.out) h = concat({h, zeros({x.rows(), o.out - o.in}, h.dtype(), h.device())}, 1);
-  const CsrMatrix sum(graph.pattern(), ones({graph.num_edges()}, h.dtype(), h.device()));
   for (std::int64_t step = 0; step < o.steps; ++step) {
     const std::int64_t which = o.share_weight ? 0 : step;
     const Tensor w = squeeze(slice(weight, 0, which, which + 1), 0);
-    h = rnn.forward(spmm(sum, matmul(h, w)), h);
+    h = rnn.forward(aggregate(graph, matmul(h, w)), h);
   }
   return h;
 }

@@ -28,11 +28,7 @@ const Gatv2ConvOptions& checked(const Gatv2ConvOptions& o) {
                 "Gatv2Conv: with features of edges there is no certificate, which target_lipschitz "
                 "needs; got {} of them",
                 o.edge_features);
-  LIPGRAD_CHECK(o.identity_map > 0 && o.identity_map <= 1,
-                "Gatv2Conv: identity_map must be above 0 and at most 1, got {}", o.identity_map);
-  LIPGRAD_CHECK(o.identity_map == 1 || o.in == o.heads * o.out,
-                "Gatv2Conv: an identity map needs in = heads * out, got {} and {} * {}", o.in,
-                o.heads, o.out);
+  check_identity_map("Gatv2Conv", o.identity_map, o.in, o.heads * o.out);
   return o;
 }
 
@@ -108,8 +104,7 @@ Tensor Gatv2Conv::forward(const Graph& graph, const Features& x, const Tensor& e
   }
   const auto scaled = [&](const Tensor& t) { return scale.defined() ? mul(t, scale) : t; };
   const auto project = [&](const Tensor& w, const Linear& lin) {
-    const Tensor b = lin.bias ? scaled(lin.bias->value()) : Tensor();
-    return x.is_sparse() ? linear(x.sparse(), scaled(w), b) : linear(x.dense(), scaled(w), b);
+    return linear(x, scaled(w), lin.bias ? scaled(lin.bias->value()) : Tensor());
   };
   const Tensor right = project(weight, lin_l), left = lin_r ? project(weight_r, *lin_r) : right;
   EdgeFeatures edges;

@@ -15,10 +15,7 @@ namespace {
 const GcnConvOptions& checked(const GcnConvOptions& o) {
   LIPGRAD_CHECK(o.in >= 1 && o.out >= 1, "GcnConv: in and out must be at least 1, got {} and {}",
                 o.in, o.out);
-  LIPGRAD_CHECK(o.identity_map > 0 && o.identity_map <= 1,
-                "GcnConv: identity_map must be above 0 and at most 1, got {}", o.identity_map);
-  LIPGRAD_CHECK(o.identity_map == 1 || o.in == o.out,
-                "GcnConv: an identity map needs in = out, got {} and {}", o.in, o.out);
+  check_identity_map("GcnConv", o.identity_map, o.in, o.out);
   return o;
 }
 
@@ -50,8 +47,7 @@ Tensor GcnConv::forward(const Graph& graph, const Features& x, const Tensor& edg
   // A wider result is projected last: what is gathered along the edges stays narrow.
   if (!x.is_sparse() && options_.out > options_.in)
     return linear(spmm(p, x.dense()), weight, shift);
-  const Tensor z = x.is_sparse() ? linear(x.sparse(), weight) : linear(x.dense(), weight);
-  const Tensor y = spmm(p, z);
+  const Tensor y = spmm(p, linear(x, weight));
   return shift.defined() ? add(y, shift) : y;
 }
 

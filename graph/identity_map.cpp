@@ -22,4 +22,12 @@ Tensor identity_map(const Tensor& weight, double beta) {
   return add(mul(weight, beta), identity.to(weight.device()));
 }
 
+void check_identity_map(const char* layer, double beta, std::int64_t in, std::int64_t out) {
+  LIPGRAD_CHECK(beta > 0 && beta <= 1, "{}: identity_map must be above 0 and at most 1, got {}",
+                layer, beta);
+  LIPGRAD_CHECK(beta == 1 || in == out,
+                "{}: an identity map needs as many features in as out, got {} and {}", layer, in,
+                out);
+}
+
 }  // namespace lipgrad

@@ -26,12 +26,7 @@ const TransformerConvOptions& checked(const TransformerConvOptions& o) {
                 "TransformerConv: attention_dropout must be from 0 to 1, got {}",
                 o.attention_dropout);
   LIPGRAD_CHECK(o.root || !o.beta, "TransformerConv: the gate beta needs the root term");
-  LIPGRAD_CHECK(o.identity_map > 0 && o.identity_map <= 1,
-                "TransformerConv: identity_map must be above 0 and at most 1, got {}",
-                o.identity_map);
-  LIPGRAD_CHECK(o.identity_map == 1 || o.in == o.heads * o.out,
-                "TransformerConv: an identity map needs in = heads * out, got {} and {} * {}", o.in,
-                o.heads, o.out);
+  check_identity_map("TransformerConv", o.identity_map, o.in, o.heads * o.out);
   if (o.norm && o.norm->target_lipschitz) {
     LIPGRAD_CHECK(*o.norm->target_lipschitz > 0 && std::isfinite(*o.norm->target_lipschitz),
                   "TransformerConv: target_lipschitz must be positive and finite, got {}",
@@ -54,8 +49,7 @@ Tensor identity(std::int64_t n, const Tensor& like) {
 }
 
 Tensor project(const Features& x, const Tensor& weight, const std::optional<Parameter>& bias) {
-  const Tensor b = bias ? bias->value() : Tensor();
-  return x.is_sparse() ? linear(x.sparse(), weight, b) : linear(x.dense(), weight, b);
+  return linear(x, weight, bias ? bias->value() : Tensor());
 }
 
 }  // namespace

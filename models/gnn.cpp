@@ -275,7 +275,7 @@ std::vector<OptimizerGroup> gnn_groups(const GnnGroupOptions& options) {
     return false;
   };
   const auto scales = [has](const std::string& path, const Parameter&) {
-    for (const char* name : {"att", "att_src", "att_dst", "att_edge", "norm", "residual"})
+    for (const char* name : {"att", "att_src", "att_dst", "norm", "residual"})
       if (has(path, name)) return true;
     return false;
   };

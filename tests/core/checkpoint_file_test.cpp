@@ -12,6 +12,7 @@
 
 #include <lipgrad/core/crc32c.h>
 #include <lipgrad/core/error.h>
+#include <support/errors.h>
 #include <support/temporary_directory.h>
 
 namespace lipgrad {
@@ -19,14 +20,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-std::string error_of(auto&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 CheckpointInfo sample_info() {
   CheckpointInfo info;

@@ -20,6 +20,7 @@
 #include <lipgrad/ops/optimizers.h>
 #include <lipgrad/ops/schedules.h>
 #include <support/data.h>
+#include <support/errors.h>
 #include <support/ops.h>
 #include <support/temporary_directory.h>
 
@@ -98,14 +99,7 @@ struct Run {
   }
 };
 
-std::string error_of(auto&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 bool same_weights(const Net& x, const Net& y) {
   const auto p = x.named_parameters(), q = y.named_parameters();

@@ -11,6 +11,7 @@
 #include <string>
 
 #include <lipgrad/core/error.h>
+#include <support/errors.h>
 #include <support/temporary_directory.h>
 
 namespace lipgrad {
@@ -31,14 +32,7 @@ int entries(const std::string& directory) {
   return static_cast<int>(std::distance(fs::directory_iterator(directory), {}));
 }
 
-std::string error_of(auto&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 }  // namespace
 

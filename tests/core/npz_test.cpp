@@ -11,6 +11,7 @@
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/file.h>
 #include <support/data.h>
+#include <support/errors.h>
 #include <support/temporary_directory.h>
 
 namespace lipgrad {
@@ -22,18 +23,8 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-std::string error_of(auto&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
+using test::contains;
+using test::error_of;
 
 template <class T>
 void check_array(const NpyArray& array, const Shape& shape, std::vector<T> expected) {

@@ -194,7 +194,8 @@ TEST_CASE("GcnConv: an identity map, its Lipschitz constant, parameters and erro
   CHECK_THROWS_WITH_AS(One<GcnConv>(GcnConvOptions{.in = 0, .out = 4}),
                        "GcnConv: in and out must be at least 1, got 0 and 4", Error);
   CHECK_THROWS_WITH_AS(One<GcnConv>(GcnConvOptions{.in = 3, .out = 4, .identity_map = 0.5}),
-                       "GcnConv: an identity map needs in = out, got 3 and 4", Error);
+                       "GcnConv: an identity map needs as many features in as out, got 3 and 4",
+                       Error);
   CHECK_THROWS_AS(One<GcnConv>(GcnConvOptions{.in = 4, .out = 4, .identity_map = 0}), Error);
   CHECK_THROWS_WITH_AS(identity_map(ones({2, 3}), 0.5),
                        "identity_map: expects a square matrix, got (2, 3)", Error);

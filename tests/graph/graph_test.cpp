@@ -10,6 +10,7 @@
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/philox.h>
+#include <support/errors.h>
 
 namespace lipgrad {
 namespace {
@@ -17,14 +18,7 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 using Places = std::vector<std::int64_t>;
 
-std::string error_of(auto&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 Ids ids(const Tensor& x) { return x.to_vector<std::int32_t>(); }
 Places longs(const Tensor& x) { return x.to_vector<std::int64_t>(); }

@@ -9,6 +9,7 @@
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/file.h>
 #include <support/data.h>
+#include <support/errors.h>
 
 namespace lipgrad {
 namespace {
@@ -21,14 +22,7 @@ Bytes bytes_of(const std::string& text) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::string error_of(auto&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 std::string refusal(const std::string& pickle) {
   return error_of([&] { Pickle(bytes_of(pickle), "x"); });
