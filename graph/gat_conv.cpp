@@ -1,5 +1,6 @@
 #include <lipgrad/graph/gat_conv.h>
 
+#include <cmath>
 #include <utility>
 
 #include <lipgrad/core/check.h>
@@ -21,6 +22,10 @@ const GatConvOptions& checked(const GatConvOptions& o) {
   LIPGRAD_CHECK(o.attention_dropout >= 0 && o.attention_dropout <= 1,
                 "GatConv: attention_dropout must be from 0 to 1, got {}", o.attention_dropout);
   if (o.norm) vector_score_norm("GatConv", ScoreKind::gat, *o.norm);
+  LIPGRAD_CHECK(!o.norm || !o.norm->target_lipschitz || std::abs(o.negative_slope) <= 1,
+                "GatConv: target_lipschitz needs a negative_slope from -1 to 1, got {}: the "
+                "certificate takes LeakyReLU's constant for 1",
+                o.negative_slope);
   check_identity_map("GatConv", o.identity_map, o.in, o.heads * o.out);
   return o;
 }

@@ -1,6 +1,7 @@
 #include <lipgrad/graph/gatv2_conv.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <lipgrad/core/check.h>
@@ -24,6 +25,10 @@ const Gatv2ConvOptions& checked(const Gatv2ConvOptions& o) {
   LIPGRAD_CHECK(o.attention_dropout >= 0 && o.attention_dropout <= 1,
                 "Gatv2Conv: attention_dropout must be from 0 to 1, got {}", o.attention_dropout);
   if (o.norm) vector_score_norm("Gatv2Conv", ScoreKind::gatv2, *o.norm);
+  LIPGRAD_CHECK(!o.norm || !o.norm->target_lipschitz || std::abs(o.negative_slope) <= 1,
+                "Gatv2Conv: target_lipschitz needs a negative_slope from -1 to 1, got {}: the "
+                "certificate takes LeakyReLU's constant for 1",
+                o.negative_slope);
   LIPGRAD_CHECK(!o.norm || !o.norm->target_lipschitz || o.edge_features == 0,
                 "Gatv2Conv: with features of edges there is no certificate, which target_lipschitz "
                 "needs; got {} of them",

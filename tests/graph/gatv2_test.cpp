@@ -270,7 +270,10 @@ TEST_CASE("Gatv2Conv: parameters, shapes and errors") {
           "edge_source is for scores of the kind gat");
   refused({.in = 5, .out = 4, .edge_features = 2, .norm = LipschitzNorm{.target_lipschitz = 1}},
           "there is no certificate");
-  refused({.in = 5, .out = 4, .identity_map = 0.5}, "needs in = heads * out");
+  refused({.in = 5, .out = 4, .negative_slope = 2, .norm = LipschitzNorm{.target_lipschitz = 1}},
+          "needs a negative_slope from -1 to 1, got 2");
+  refused({.in = 5, .out = 4, .identity_map = 0.5},
+          "an identity map needs as many features in as out, got 5 and 4");
 }
 
 TEST_CASE("gatv2_attention: peak memory has no term of edges times features") {

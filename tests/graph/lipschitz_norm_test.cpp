@@ -283,6 +283,14 @@ TEST_CASE("LipschitzNorm: features of zero, and options out of range") {
   refused({.query_norm = QueryNorm::per_node}, "query_norm must be left at global");
   refused({.pre_scale = true}, "pre_scale is for scores that are dot products");
   refused({.target_lipschitz = 1}, "target_lipschitz is for layers");
+  struct One : Module {
+    explicit One(const GatConvOptions& options) : conv(*this, "conv", options) {}
+    GatConv conv;
+  };
+  CHECK_THROWS_WITH_AS(
+      One(GatConvOptions{
+          .in = 3, .out = 2, .negative_slope = -1.5, .norm = LipschitzNorm{.target_lipschitz = 1}}),
+      doctest::Contains("needs a negative_slope from -1 to 1, got -1.5"), Error);
   CHECK_THROWS_WITH_AS(LipschitzNorm::reference_code_2022(ScoreKind::generic),
                        doctest::Contains("gat and dot_uvw only"), Error);
 }

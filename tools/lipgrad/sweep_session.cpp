@@ -132,7 +132,7 @@ void Sweep::plan() {
         std::vector<Choice> there;
         for (const Choice& choice : axis.choices) {
           try {
-            load_node_data(choice.label);
+            if (!find_node_data(choice.label)) load_node_data(choice.label);  // says what lacks
             there.push_back(choice);
           } catch (const Error& error) {
             preset_.layout.notes.push_back(fmt::format("Left out: {}.", error.what()));
