@@ -6,8 +6,6 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/threads.h>
-#include <lipgrad/ops/dropout.h>
-#include <lipgrad/ops/linear.h>
 
 namespace lipgrad {
 
@@ -95,17 +93,6 @@ Features zero_rows(const Features& features, const Tensor& nodes) {
   });
   if (sparse) return Features(features.sparse().with_values(std::move(to)));
   return Features(std::move(to));
-}
-
-Tensor linear(const Features& x, const Tensor& weight, const Tensor& bias) {
-  return x.is_sparse() ? linear(x.sparse(), weight, bias) : linear(x.dense(), weight, bias);
-}
-
-Features dropout(const Features& features, double p, Mode mode) {
-  if (!features.is_sparse()) return dropout(features.dense(), p, mode);
-  if (!mode.is_train() || p == 0) return features;
-  const CsrMatrix& x = features.sparse();
-  return x.with_values(dropout(x.values(), p, mode));
 }
 
 }  // namespace lipgrad
