@@ -101,14 +101,36 @@ void add_problems(std::vector<std::string>& all, const char* what,
   if (!some.empty()) all.push_back(fmt::format("{}: {}", what, fmt::join(some, ", ")));
 }
 
+// Its tensors are all of the file's state but those of the names given.
 OptimizerState read_optimizer_state(const CheckpointFileReader& file,
-                                    const CheckpointInfo::StateInfo& info) {
+                                    const CheckpointInfo::StateInfo& info,
+                                    const std::map<std::string, Tensor>* others) {
   OptimizerState state;
   state.kind = info.kind;
   state.values = info.values;
   for (const TensorInfo& tensor : file.info().tensors)
-    if (tensor.role == TensorRole::state) state.tensors[tensor.name] = read_tensor(file, tensor);
+    if (tensor.role == TensorRole::state && !(others && others->contains(tensor.name)))
+      state.tensors[tensor.name] = read_tensor(file, tensor);
   return state;
+}
+
+// The tensors of the names given; what is wrong is added to `problems`.
+std::map<std::string, Tensor> read_tensors(const CheckpointFileReader& file,
+                                           const std::map<std::string, Tensor>& wanted,
+                                           std::vector<std::string>& problems) {
+  std::map<std::string, Tensor> found;
+  for (const TensorInfo& tensor : file.info().tensors) {
+    const auto at = wanted.find(tensor.name);
+    if (tensor.role != TensorRole::state || at == wanted.end()) continue;
+    if (tensor.dtype != at->second.dtype() || tensor.shape != at->second.shape())
+      problems.push_back(fmt::format("state {} is {} {}, expected {} {}", quoted(tensor.name),
+                                     tensor.dtype, tensor.shape, at->second.dtype(),
+                                     at->second.shape()));
+    found[tensor.name] = read_tensor(file, tensor);
+  }
+  for (const auto& [name, tensor] : wanted)
+    if (!found.contains(name)) problems.push_back(fmt::format("it holds no {}", quoted(name)));
+  return found;
 }
 
 }  // namespace
@@ -137,6 +159,7 @@ void save_checkpoint(const std::string& path, const Module& module, const SaveOp
   for (const auto& [name, buffer] : module.named_buffers())
     add(file, name, TensorRole::buffer, buffer->value());
   for (const auto& [name, tensor] : optimizer.tensors) add(file, name, TensorRole::state, tensor);
+  for (const auto& [name, tensor] : options.tensors) add(file, name, TensorRole::state, tensor);
   file.commit();
 }
 
@@ -162,9 +185,11 @@ LoadReport load_checkpoint(const std::string& path, Module& module, const LoadOp
   if (schedule) add_problems(problems, kSchedule, options.schedule->problems(*schedule));
   OptimizerState state;
   if (optimizer) {
-    state = read_optimizer_state(file, *optimizer);
+    state = read_optimizer_state(file, *optimizer, options.tensors);
     add_problems(problems, kOptimizer, options.optimizer->problems(state));
   }
+  std::map<std::string, Tensor> tensors;
+  if (options.tensors) tensors = read_tensors(file, *options.tensors, problems);
   if (!problems.empty()) {
     fail("{}: does not fit this program; nothing was loaded: {}{}", path, fmt::join(problems, "; "),
          info.config.empty()
@@ -176,6 +201,7 @@ LoadReport load_checkpoint(const std::string& path, Module& module, const LoadOp
   loader.assign();
   if (optimizer) options.optimizer->load_state(std::move(state));
   if (schedule) options.schedule->load_state(*schedule);
+  if (options.tensors) *options.tensors = std::move(tensors);
   if (generator) options.generator->restore(generator->seed, generator->draw);
   return {info, std::move(loader.missing), std::move(loader.unexpected),
           std::move(loader.mismatched)};

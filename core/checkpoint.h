@@ -20,6 +20,8 @@ struct SaveOptions {
   const Optimizer* optimizer = nullptr;
   const Schedule* schedule = nullptr;
   const Generator* generator = nullptr;
+  // More state by name, such as averages of the parameters; no name is one of the optimiser's.
+  std::map<std::string, Tensor> tensors = {};
   std::int64_t step = 0, epoch = 0;                  // >= 0
   std::string config = {};                           // of the model, usually JSON
   std::map<std::string, std::string> metadata = {};  // anything else; 1 MiB with the above
@@ -37,6 +39,9 @@ struct LoadOptions {
   Optimizer* optimizer = nullptr;
   Schedule* schedule = nullptr;
   Generator* generator = nullptr;
+  // More state to read: all tensors of these names, which get the file's elements; shapes and
+  // dtypes must be equal.
+  std::map<std::string, Tensor>* tensors = nullptr;
   // Whether the module must have exactly the file's parameters and buffers. Otherwise those are
   // loaded that have the same name, shape and dtype on both sides; the report lists the others.
   bool strict = true;

@@ -86,3 +86,4 @@
 #include <lipgrad/ops/softmax.h>
 #include <lipgrad/ops/spectral_norm.h>
 #include <lipgrad/ops/spmm.h>
+#include <lipgrad/ops/weight_average.h>

@@ -14,6 +14,7 @@
 #include <lipgrad/models/training_state.h>
 #include <lipgrad/ops/clip_grad.h>
 #include <lipgrad/ops/schedules.h>
+#include <lipgrad/ops/weight_average.h>
 
 namespace lipgrad {
 namespace {
@@ -46,11 +47,13 @@ Device device_of(const Module& model) {
   return parameters.empty() ? cpu_device : parameters[0]->value().device();
 }
 
-// metrics: null in epochs without an evaluation.
-void step_schedule(Schedule* schedule, const std::vector<Metric>* metrics) {
+void move_rate(Schedule* schedule) {
   if (auto* rate = dynamic_cast<LrSchedule*>(schedule)) rate->step();
-  if (auto* plateau = dynamic_cast<ReduceOnPlateau*>(schedule); plateau && metrics)
-    plateau->step(value_of(*metrics, "valid_loss"));
+}
+
+void tell_plateau(Schedule* schedule, const std::vector<Metric>& metrics) {
+  if (auto* plateau = dynamic_cast<ReduceOnPlateau*>(schedule))
+    plateau->step(value_of(metrics, "valid_loss"));
 }
 
 double median(std::vector<double> values) {
@@ -66,6 +69,7 @@ class Trainer {
       : task_(task), optimizer_(optimizer), schedule_(schedule), rng_(rng), options_(options) {
     check(options, task);
     if (options.cuda_graph) graph_.emplace(device_of(task.model));
+    if (options.average_decay > 0) average_.emplace(task.model, options.average_decay);
     if (options.out.empty()) return;
     files_.emplace(options.out);
     if (files_->has_run()) {
@@ -73,7 +77,7 @@ class Trainer {
           options.resume,
           "{}: there is a run here already; continue it with --resume or choose another directory",
           options.out);
-      files_->load(task, options, optimizer, schedule, rng, state_);
+      files_->load(task, options, optimizer, schedule, rng, average(), state_);
     }
     const std::string log_path = (std::filesystem::path(options.out) / "metrics.jsonl").string();
     log_.emplace(result_.epochs > 0 ? JsonlWriter::resume(log_path, result_.epochs)
@@ -84,6 +88,7 @@ class Trainer {
   }
 
   TrainResult run() {
+    if (task_.start && !finished()) task_.start(result_.epochs, epoch_.step);
     if (options_.progress)
       progress_.emplace(Progress::Options{.total = options_.epochs * task_.steps,
                                           .start = result_.epochs * task_.steps + epoch_.step,
@@ -96,16 +101,13 @@ class Trainer {
       if (epoch_.step > 0) break;  // interrupted
       const bool evaluate =
           result_.epochs % options_.evaluate_every == 0 || result_.epochs >= options_.epochs;
-      if (evaluate) result_.last = read(task_.evaluate());
-      step_schedule(schedule_, evaluate ? &result_.last : nullptr);
+      if (evaluate) {
+        measure();
+        tell_plateau(schedule_, result_.last);
+      }
+      if (!options_.schedule_per_update) move_rate(schedule_);
       pending.lr = optimizer_.lr();
       pending_.push_back(std::move(pending));
-      if (evaluate && is_better(options_.select, task_.score, result_.last, result_.best)) {
-        result_.best = result_.last;
-        result_.best_epoch = result_.epochs;
-        if (options_.select != Selection::last) state_.best_weights.emplace(task_.model);
-        state_.best_saved = false;
-      }
       if (whole) seconds.push_back(std::chrono::duration<double>(Clock::now() - began).count());
       if (evaluate) report(true);
       result_.interrupted = asks_to_stop();
@@ -153,12 +155,37 @@ class Trainer {
                   "train: cuda_graph is for epochs of one step, which always has the same shapes; "
                   "this task has {} steps",
                   task.steps);
+    LIPGRAD_CHECK(options.accumulate >= 1, "train: accumulate must be >= 1, got {}",
+                  options.accumulate);
+    LIPGRAD_CHECK(options.clip_norm >= 0, "train: clip_norm must be >= 0, got {}",
+                  options.clip_norm);
+    LIPGRAD_CHECK(options.clip_norm == 0 || !options.cuda_graph,
+                  "train: clip_norm asks the device at every update, which cuda_graph cannot");
   }
 
   // All epochs are done, or none of the last `patience` ones was better.
   bool finished() const {
     return result_.epochs >= options_.epochs ||
            (options_.patience > 0 && result_.epochs - result_.best_epoch >= options_.patience);
+  }
+
+  WeightAverage* average() { return average_ ? &*average_ : nullptr; }
+
+  // Evaluates the weights that count and keeps them if they are the best ones.
+  void measure() {
+    std::optional<Snapshot> trained;
+    if (average_) {
+      trained.emplace(task_.model);
+      average_->copy_to_module();
+    }
+    result_.last = read(task_.evaluate());
+    if (is_better(options_.select, task_.score, result_.last, result_.best)) {
+      result_.best = result_.last;
+      result_.best_epoch = result_.epochs;
+      if (keeps_best(options_)) state_.best_weights.emplace(task_.model);
+      state_.best_saved = false;
+    }
+    if (trained) trained->restore(task_.model);
   }
 
   bool asks_to_stop() const { return options_.interrupted && options_.interrupted(); }
@@ -170,9 +197,10 @@ class Trainer {
     pending.epoch = result_.epochs + 1;
     begin_epoch(pending);
     while (epoch_.step < task_.steps) {
-      if (!task_.begin_step || task_.begin_step(epoch_.step, rng_)) step(pending);
+      step(pending, !task_.begin_step || task_.begin_step(epoch_.step, rng_));
       if (++epoch_.step == task_.steps) break;
       show_step(pending);
+      if (epoch_.step % options_.accumulate != 0) continue;
       result_.interrupted = asks_to_stop();
       const bool late = files_ && Clock::now() - saved_at_ >=
                                       std::chrono::duration<double>(options_.checkpoint_seconds);
@@ -205,25 +233,45 @@ class Trainer {
     pending.count = epoch_.losses;
   }
 
-  void step(Pending& pending) {
-    const bool log_gradients = log_ && options_.log_gradients_every > 0 &&
-                               result_.epochs % options_.log_gradients_every == 0 &&
-                               epoch_.step + 1 == task_.steps;
+  // learn: false for a step that the task leaves out.
+  void step(Pending& pending, bool learn) {
+    const bool last = epoch_.step + 1 == task_.steps;
+    const bool log_gradients = last && log_ && options_.log_gradients_every > 0 &&
+                               result_.epochs % options_.log_gradients_every == 0;
+    has_gradient_ = has_gradient_ || learn;
+    const bool update = has_gradient_ && (last || (epoch_.step + 1) % options_.accumulate == 0);
     const auto run = [&] {
-      Tape tape;
-      const Tensor loss = task_.loss(Mode::train(rng_));
-      pending.losses.push_back(loss.detach());
-      // On the CPU the loss is known now, and a bad one costs the weights nothing.
-      if (loss.device().is_cpu()) settle(pending);
-      tape.backward(loss);
+      if (learn) backward(pending);
+      if (!update) return;
       if (log_gradients) pending.gradients = grad_norms(task_.model);
+      if (options_.clip_norm > 0) clip_grad_norm(task_.model, options_.clip_norm);
       optimizer_.step();
       optimizer_.zero_grad();
+      if (average_) average_->update();
     };
     if (graph_ && !log_gradients)
       graph_->run(run);
     else
       run();
+    if (!update) return;
+    has_gradient_ = false;
+    if (options_.schedule_per_update) move_rate(schedule_);
+  }
+
+  // Adds the gradients of this step's share of the update.
+  void backward(Pending& pending) {
+    Tape tape;
+    const Tensor loss = task_.loss(Mode::train(rng_));
+    pending.losses.push_back(loss.detach());
+    // On the CPU the loss is known now, and a bad one costs the weights nothing.
+    if (loss.device().is_cpu()) settle(pending);
+    const std::int64_t first = epoch_.step - epoch_.step % options_.accumulate;
+    const std::int64_t count = std::min(options_.accumulate, task_.steps - first);
+    if (count == 1)
+      tape.backward(loss);
+    else
+      tape.backward(
+          loss, full(loss.shape(), 1.0 / static_cast<double>(count), loss.dtype(), loss.device()));
   }
 
   // Reads the losses that are still on the device.
@@ -283,7 +331,7 @@ class Trainer {
     if (!files_) return;
     // What is older than the checkpoint will not be logged again.
     events_->flush();
-    files_->save(task_, options_, optimizer_, schedule_, rng_, state_);
+    files_->save(task_, options_, optimizer_, schedule_, rng_, average(), state_);
     saved_at_ = Clock::now();
   }
 
@@ -295,6 +343,8 @@ class Trainer {
   TrainingState state_;
   TrainResult& result_ = state_.result;
   EpochState& epoch_ = state_.epoch;
+  bool has_gradient_ = false;  // of steps since the last update
+  std::optional<WeightAverage> average_;
   std::int64_t epochs_unsaved_ = 0;
   Clock::time_point saved_at_ = Clock::now();
   std::vector<Pending> pending_;

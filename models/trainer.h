@@ -40,6 +40,9 @@ struct Task {
   // Steps of an epoch, each with a loss, a backward pass and an optimiser's step of its own: for
   // data seen part by part. The epoch's loss is the mean of theirs.
   std::int64_t steps = 1;
+  // Called once, before the first step of a run that has done so many epochs, and so many steps of
+  // the next one: for data with an order of its own.
+  std::function<void(std::int64_t epoch, std::int64_t step)> start = {};
   // Called as an epoch begins: draws what is drawn once for it, as an order of the data. It depends
   // on nothing but the generator: a run that resumes within an epoch calls it with the generator as
   // it was then.
@@ -79,6 +82,18 @@ struct TrainOptions {
   // Launch each training step as one CUDA graph (see CudaGraph). Changes no result; for models
   // whose steps are always of the same shapes. Steps that log gradients run without.
   bool cuda_graph = false;
+  // Steps of an epoch whose gradients make up one update of the optimiser: their mean; the last
+  // update of an epoch may be of fewer. Steps that the task leaves out count as zeros. Training
+  // stops and saves between updates only.
+  std::int64_t accumulate = 1;
+  // Above 0: the largest l2 norm of all gradients together, see clip_grad_norm. A CUDA device is
+  // then waited for at every update. Not with cuda_graph.
+  double clip_norm = 0;
+  // Whether an LrSchedule moves on after every update of the optimiser rather than every epoch.
+  bool schedule_per_update = false;
+  // Above 0: the decay of a WeightAverage, updated with the weights. What is measured, chosen and
+  // left in the model, and saved in best.lip, are then the averaged weights; last.lip holds both.
+  double average_decay = 0;
   // Epochs between checkpoints; one is always written at the end.
   std::int64_t checkpoint_every = 20;
   // In epochs of several steps one is written too, between two of them, when the last one is so
@@ -93,8 +108,8 @@ struct TrainOptions {
   // resumed.
   std::string config = "{}";
   bool progress = true;
-  // Asked after every epoch, and after every step of an epoch with several: when it says true, a
-  // checkpoint is written and training returns. It goes on from there, within the epoch too.
+  // Asked after every epoch, and after every update within an epoch of several: when it says true,
+  // a checkpoint is written and training returns. It goes on from there, within the epoch too.
   std::function<bool()> interrupted = {};
 };
 
@@ -112,8 +127,8 @@ struct TrainResult {
 
 // Trains for options.epochs epochs of task.steps steps each and leaves the chosen epoch's weights
 // in the model, which must be initialised. schedule may be null; step() is called on it after every
-// epoch. Errors: a loss that is not finite (names the epoch), everything that checkpoints and files
-// can do wrong.
+// epoch, or see schedule_per_update. Errors: a loss that is not finite (names the epoch),
+// everything that checkpoints and files can do wrong.
 TrainResult train(const Task& task, Optimizer& optimizer, Schedule* schedule, Generator& rng,
                   const TrainOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include <lipgrad/core/check.h>
@@ -77,7 +78,8 @@ bool RunFiles::has_run() const { return fs::exists(last_path_); }
 // best.lip first: it is then never older than what last.lip says of it, and a run that resumes
 // from last.lip comes to the same best epoch again.
 void RunFiles::save(const Task& task, const TrainOptions& options, const Optimizer& optimizer,
-                    const Schedule* schedule, const Generator& rng, TrainingState& state) const {
+                    const Schedule* schedule, const Generator& rng, const WeightAverage* average,
+                    TrainingState& state) const {
   const TrainResult& result = state.result;
   const EpochState& epoch = state.epoch;
   if (!state.best_saved) {
@@ -100,6 +102,7 @@ void RunFiles::save(const Task& task, const TrainOptions& options, const Optimiz
                    .step = result.epochs * task.steps + epoch.step,
                    .epoch = result.epochs,
                    .config = options.config};
+  if (average) last.tensors = average->state();
   last.metadata["best_epoch"] = std::to_string(result.best_epoch);
   last.metadata["best_metrics"] = to_text(result.best);
   last.metadata["last_metrics"] = to_text(result.last);
@@ -114,7 +117,8 @@ void RunFiles::save(const Task& task, const TrainOptions& options, const Optimiz
 }
 
 void RunFiles::load(const Task& task, const TrainOptions& options, Optimizer& optimizer,
-                    Schedule* schedule, Generator& rng, TrainingState& state) const {
+                    Schedule* schedule, Generator& rng, WeightAverage* average,
+                    TrainingState& state) const {
   const CheckpointInfo info = read_checkpoint_info(last_path_);
   LIPGRAD_CHECK(info.config == options.config, "{}: the run here had other settings: {}",
                 last_path_, differences(info.config, options.config));
@@ -145,12 +149,18 @@ void RunFiles::load(const Task& task, const TrainOptions& options, Optimizer& op
     if (dynamic_cast<const Error*>(&error)) throw;
     fail("{}: not a training run's checkpoint: {}", last_path_, error.what());
   }
-  if (options.select != Selection::last && result.best_epoch > 0) {
+  if (keeps_best(options) && result.best_epoch > 0) {
     load_checkpoint(best_path_, task.model);
     state.best_weights.emplace(task.model);
   }
+  std::map<std::string, Tensor> averages;
+  if (average) averages = average->state();
   load_checkpoint(last_path_, task.model,
-                  {.optimizer = &optimizer, .schedule = schedule, .generator = &rng});
+                  {.optimizer = &optimizer,
+                   .schedule = schedule,
+                   .generator = &rng,
+                   .tensors = average ? &averages : nullptr});
+  if (average) average->load_state(averages);
   result.epochs = info.epoch;
   state.best_saved = true;
 }

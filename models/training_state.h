@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lipgrad/models/trainer.h>
+#include <lipgrad/ops/weight_average.h>
 
 namespace lipgrad {
 
@@ -36,6 +37,11 @@ struct TrainingState {
   bool best_saved = true;
 };
 
+// Whether the weights that count are kept apart from those in training.
+inline bool keeps_best(const TrainOptions& options) {
+  return options.select != Selection::last || options.average_decay > 0;
+}
+
 // last.lip and best.lip in the directory of a run.
 class RunFiles {
  public:
@@ -43,11 +49,12 @@ class RunFiles {
   explicit RunFiles(const std::string& directory);
 
   bool has_run() const;
-  // Error when what is there was made with another configuration.
+  // schedule and average may be null. Error when what is there was made with another configuration.
   void load(const Task& task, const TrainOptions& options, Optimizer& optimizer, Schedule* schedule,
-            Generator& rng, TrainingState& state) const;
+            Generator& rng, WeightAverage* average, TrainingState& state) const;
   void save(const Task& task, const TrainOptions& options, const Optimizer& optimizer,
-            const Schedule* schedule, const Generator& rng, TrainingState& state) const;
+            const Schedule* schedule, const Generator& rng, const WeightAverage* average,
+            TrainingState& state) const;
 
  private:
   std::string last_path_, best_path_;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -215,6 +216,33 @@ TEST_CASE("checkpoint: an optimiser that does not fit is refused, and nothing lo
   // Without the optimiser the weights can be had.
   load_checkpoint(path, other.net);
   CHECK(same_weights(run.net, other.net));
+}
+
+TEST_CASE("checkpoint: tensors beside the optimiser's come back to who names them") {
+  test::TemporaryDirectory dir;
+  const std::string path = dir / "a.lip";
+  Run run;
+  run.net.initialize(run.rng);
+  run.train(2);
+  SaveOptions parts = run.parts();
+  parts.tensors = {{"x/average", from_values<float>({3}, {1, 2, 3})},
+                   {"y/average", from_values<double>({}, {7})}};
+  save_checkpoint(path, run.net, parts);
+
+  std::map<std::string, Tensor> tensors{{"x/average", zeros({3})}, {"y/average", zeros({}, f64)}};
+  load_checkpoint(path, run.net, {.optimizer = run.optimizer.get(), .tensors = &tensors});
+  CHECK(tensors["x/average"].to_vector<float>() == std::vector<float>{1, 2, 3});
+  CHECK(tensors["y/average"].item() == 7);
+  // The optimiser takes what nobody named for its own, and knows better.
+  CHECK(error_of([&] {
+          load_checkpoint(path, run.net, {.optimizer = run.optimizer.get()});
+        }).find("optimizer: 2 tensors of no parameter of this model") != std::string::npos);
+  std::map<std::string, Tensor> wrong{{"x/average", zeros({4})}, {"z", zeros({})}};
+  const std::string message =
+      error_of([&] { load_checkpoint(path, run.net, {.tensors = &wrong}); });
+  CHECK(message.find(R"(state "x/average" is f32 (3), expected f32 (4); it holds no "z")") !=
+        std::string::npos);
+  CHECK(wrong["x/average"].shape() == Shape{4});
 }
 
 TEST_CASE("checkpoint: damage in any tensor loads nothing") {
