@@ -94,6 +94,14 @@ HWY_INLINE void prefetch_rows(int64_t count, const int32_t* index, Rows<T> rows,
   }
 }
 
+// The same for a few numbers a node: table (nodes, table_row), or null.
+template <class T>
+HWY_INLINE void prefetch_numbers(int64_t count, const int32_t* index, const T* table,
+                                 int64_t table_row) {
+  if (table == nullptr) return;
+  for (int64_t k = 0; k < count; ++k) __builtin_prefetch(table + index[k] * table_row);
+}
+
 // Part of a row that fits into eight registers: `vectors` vectors in each of `heads` heads.
 struct Tile {
   int64_t head, heads, offset, vectors;

@@ -88,6 +88,11 @@ class GatScores {
       : a_(args), layout_(layout), heads_(args.form.heads) {}
 
   bool want_edges() const { return false; }
+  void prefetch(const EdgeGroup<T>& group, const typename EdgeGroup<T>::Part& part) const {
+    const std::int32_t* index = group.index.data() + part.first;
+    prefetch_numbers(part.count, index, a_.s_src, heads_);
+    if (a_.norm.target != nullptr) prefetch_numbers(part.count, index, a_.norm.source, heads_);
+  }
   void append(EdgeGroup<T>& group, const typename EdgeGroup<T>::Part& part, std::int64_t i) {
     const std::int32_t* index = group.index.data() + part.first;
     gather_sum(layout_, part.count, index, a_.s_src, heads_, a_.stats + i * 3 * heads_,

@@ -33,6 +33,7 @@ struct ForwardArgs {
 // Scores: of an edge's scores, with
 //   static constexpr int kArrays;                          arrays of the group that it uses, from 2
 //   bool want_edges() const;                               whether it needs the edges' numbers
+//   void prefetch(const EdgeGroup<T>&, const Part&) const; asks for what append will read
 //   void append(EdgeGroup<T>&, const Part&, int64_t row);  array 0 for the edges of one row
 //   void finish(EdgeGroup<T>&);                            the rest, for all edges of the group
 template <class T, class Scores>
@@ -68,7 +69,7 @@ class ForwardPass {
   // Does the rows that wait in the group.
   void finish() {
     if (group_.parts().empty()) return;
-    scores_.finish(group_);
+    scores();
     T* score = group_.array(0);
     for (size_t r = 0; r < group_.parts().size(); ++r) {
       const auto& part = group_.parts()[r];
@@ -97,7 +98,7 @@ class ForwardPass {
   bool max_of_piece(int64_t i, int64_t begin, int64_t end, bool last, T* top) {
     bool any = false;
     each_group(i, begin, end, last, [&](const typename EdgeGroup<T>::Part& part) {
-      scores_.finish(group_);
+      scores();
       row_max(layout_, part.count, group_.array(0), this->top(0));
       for (int64_t h = 0; h < layout_.stride; ++h)
         top[h] = any ? std::max(top[h], this->top(0)[h]) : this->top(0)[h];
@@ -111,7 +112,7 @@ class ForwardPass {
                     T* acc) {
     bool add = false;
     each_group(i, begin, end, last, [&](const typename EdgeGroup<T>::Part& part) {
-      scores_.finish(group_);
+      scores();
       T* score = group_.array(0);
       row_shift(layout_, part.count, top, score);
       exponentials(score);
@@ -167,8 +168,14 @@ class ForwardPass {
                                     loops && last ? i : -1, a_.graph.offsets[a_.graph.targets] + i);
     prefetch_rows(part.count, group_.index.data() + part.first, rows_,
                   rows_.row * int64_t{sizeof(T)});
-    scores_.append(group_, part, i);
+    scores_.prefetch(group_, part);
     return part;
+  }
+
+  // Array 0 of all edges of the group. Only now, when what was asked for ahead has come.
+  void scores() {
+    for (const auto& part : group_.parts()) scores_.append(group_, part, part.row);
+    scores_.finish(group_);
   }
 
   // f(part) for groups of the edges [begin, end) of row i; group_ is empty before and after.

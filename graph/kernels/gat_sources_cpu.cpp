@@ -131,7 +131,7 @@ class SourcePass {
   }
 
  private:
-  // Appends the edges with what their targets know of them, and the products <g_i, z_j>.
+  // Appends the edges and asks for what gather() reads.
   typename EdgeGroup<T>::Part append(std::int64_t j, std::int64_t begin, std::int64_t end,
                                      bool last) {
     const bool loops = a_.form.self_loops && j < a_.graph.targets;
@@ -140,7 +140,16 @@ class SourcePass {
                                     a_.graph.offsets[a_.graph.targets] + j);
     const std::int32_t* index = group_.index.data() + part.first;
     prefetch_rows(part.count, index, g_.rows, g_.rows.row * std::int64_t{sizeof(T)});
-    const std::int64_t at = part.first * layout_.stride;
+    prefetch_numbers(part.count, index, a_.stats, 3 * heads_);
+    prefetch_numbers(part.count, index, a_.grad_stats, 2 * heads_);
+    if (a_.norm.target != nullptr) prefetch_numbers(part.count, index, a_.norm.target, heads_);
+    return part;
+  }
+
+  // What the targets of the edges of a row know of them, and the products <g_i, z_j>.
+  void gather(const typename EdgeGroup<T>::Part& part) {
+    const std::int32_t* index = group_.index.data() + part.first;
+    const std::int64_t j = part.row, at = part.first * layout_.stride;
     gather_stats(j, part.count, index, group_.array(0) + at, group_.array(1) + at,
                  group_.array(2) + at, group_.array(3) + at);
     row_dots(part.count, index, g_.rows, a_.z + j * heads_ * features_, features_, heads_,
@@ -149,12 +158,12 @@ class SourcePass {
       const T* own = a_.norm.source != nullptr ? a_.norm.source + j * heads_ : zeros_.data();
       gather_squares(layout_, part.count, index, a_.norm.target, own, group_.array(6) + at);
     }
-    return part;
   }
 
   // For all edges of the group: the first array becomes keep alpha, the second one de, and with a
   // norm the last one alpha (dalpha - c) t / (D r).
   void weights() {
+    for (const auto& part : group_.parts()) gather(part);
     T *score = group_.array(0), *top = group_.array(1), *inverse = group_.array(2),
       *centre = group_.array(3), *dots = group_.array(4), *factor = group_.array(5);
     if (a_.form.keep != nullptr)

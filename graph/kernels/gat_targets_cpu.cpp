@@ -132,7 +132,7 @@ class TargetPass {
   }
 
  private:
-  // Appends the edges with their scores and products <g_i, z_j>.
+  // Appends the edges and asks for what gather() reads.
   typename EdgeGroup<T>::Part append(std::int64_t i, std::int64_t begin, std::int64_t end,
                                      bool last) {
     const bool loops = a_.form.self_loops;
@@ -141,7 +141,15 @@ class TargetPass {
                                     a_.graph.offsets[a_.graph.targets] + i);
     const std::int32_t* index = group_.index.data() + part.first;
     prefetch_rows(part.count, index, rows_, rows_.row * std::int64_t{sizeof(T)});
-    const std::int64_t at = part.first * layout_.stride;
+    prefetch_numbers(part.count, index, a_.s_src, heads_);
+    if (a_.norm.target != nullptr) prefetch_numbers(part.count, index, a_.norm.source, heads_);
+    return part;
+  }
+
+  // The scores of the edges of a row, and their products <g_i, z_j>.
+  void gather(const typename EdgeGroup<T>::Part& part) {
+    const std::int32_t* index = group_.index.data() + part.first;
+    const std::int64_t i = part.row, at = part.first * layout_.stride;
     gather_sum(layout_, part.count, index, a_.s_src, heads_, a_.stats + i * 3 * heads_,
                group_.array(0) + at);
     row_dots(part.count, index, rows_, g_.rows.at + i * g_.rows.row, g_.rows.head, heads_,
@@ -150,12 +158,12 @@ class TargetPass {
       gather_squares(layout_, part.count, index, a_.norm.source, a_.norm.target + i * heads_,
                      group_.array(4) + at);
     }
-    return part;
   }
 
   // For all edges of the group: score becomes exp(phi(score) - max), slope the weight of ds_dst,
   // and dots dalpha. With a norm, the last two arrays become the weights of dL/dr / r and dL/dr r.
   void slopes_and_exponentials() {
+    for (const auto& part : group_.parts()) gather(part);
     T *score = group_.array(0), *dots = group_.array(1), *slope = group_.array(2),
       *factor = group_.array(3);
     const std::int64_t total = layout_.padded(group_.count());

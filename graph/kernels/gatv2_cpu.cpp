@@ -45,6 +45,7 @@ class Gatv2Scores {
         sums_(args.graph, args.form, args.in.edges, args.in.right, edge_weight) {}
 
   bool want_edges() const { return kEdges; }
+  void prefetch(const EdgeGroup<T>&, const typename EdgeGroup<T>::Part&) const {}
   void append(EdgeGroup<T>& group, const typename EdgeGroup<T>::Part& part, std::int64_t i) {
     if (part.count == 0) return;
     const std::int64_t heads = a_.form.heads;

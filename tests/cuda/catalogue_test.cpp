@@ -1,8 +1,7 @@
 #include "catalogue/catalogue.h"
 
-#include <cstdlib>
-
 #include <doctest/doctest.h>
+#include <support/environment.h>
 
 #include "catalogue/check.h"
 #include "cuda/kernel_test.h"
@@ -11,12 +10,12 @@ namespace lipgrad {
 
 TEST_CASE("the catalogue: the CPU's values and gradients, repeatable bits") {
   if (!test::with_cuda()) return;
-  // Finite differences are left out where they would take many minutes and see nothing new.
-  const bool gradients = !std::getenv("LIPGRAD_QUICK");
+  const bool finite_differences = !test::quick();
   for (const catalogue::Case& c : catalogue::all().cases()) {
     CAPTURE(c.op);
     CAPTURE(c.kind);
-    for (const std::string& failure : catalogue::check(c, cuda_device(), gradients).failures)
+    for (const std::string& failure :
+         catalogue::check(c, cuda_device(), finite_differences).failures)
       FAIL_CHECK(failure);
   }
 }

@@ -27,4 +27,8 @@ class EnvironmentVariable {
   std::optional<std::string> before_;
 };
 
+// Whether to leave out finite differences: under sanitizers and emulation they would take many
+// minutes and see nothing new (LIPGRAD_QUICK is set).
+inline bool quick() { return std::getenv("LIPGRAD_QUICK") != nullptr; }
+
 }  // namespace lipgrad::test

@@ -127,7 +127,15 @@ double Outcome::worst() const {
 
 namespace {
 
-void check_on_cpu(Outcome& outcome, const Case& c) {
+void add_gradcheck(Outcome& outcome, const Case& c, const Instance& at,
+                   const std::vector<Tensor>& inputs) {
+  const GradcheckResult result = gradcheck(at.fn, inputs, at.module.get(), c.options);
+  outcome.errors = result.errors;
+  outcome.kinks = result.kinks;
+  if (!result.ok) outcome.failures.push_back(result.failure);
+}
+
+void check_on_cpu(Outcome& outcome, const Case& c, bool finite_differences) {
   const int threads = num_threads();
   Generator rng{7};
   const Instance at = c.make(rng);
@@ -143,10 +151,7 @@ void check_on_cpu(Outcome& outcome, const Case& c) {
     compare(outcome, "gradient on 2 threads", other->gradients, one.gradients, 0);
   }
 
-  const GradcheckResult result = gradcheck(at.fn, at.inputs, at.module.get(), c.options);
-  outcome.errors = result.errors;
-  outcome.kinks = result.kinks;
-  if (!result.ok) outcome.failures.push_back(result.failure);
+  if (finite_differences) add_gradcheck(outcome, c, at, at.inputs);
   if (c.kind == "normal") check_subsets(outcome, at, full);
 
   std::vector<Tensor> narrow;
@@ -167,7 +172,7 @@ std::vector<Tensor> moved(const std::vector<Tensor>& inputs, Device device, DTyp
   return result;
 }
 
-void check_on_cuda(Outcome& outcome, const Case& c, Device device, bool gradients) {
+void check_on_cuda(Outcome& outcome, const Case& c, Device device, bool finite_differences) {
   Generator rng{7};
   const Instance at = c.make(rng);
   for (const DType dtype : {f64, f32}) {
@@ -188,12 +193,7 @@ void check_on_cuda(Outcome& outcome, const Case& c, Device device, bool gradient
     for (const Tensor& y : pass.values)
       if (y.device() != device)
         outcome.failures.push_back(fmt::format("value{} is on {}", on, y.device()));
-    if (dtype == f64 && gradients) {
-      const GradcheckResult result = gradcheck(at.fn, inputs, at.module.get(), c.options);
-      outcome.errors = result.errors;
-      outcome.kinks = result.kinks;
-      if (!result.ok) outcome.failures.push_back(result.failure);
-    }
+    if (dtype == f64 && finite_differences) add_gradcheck(outcome, c, at, inputs);
   }
 }
 
@@ -215,14 +215,14 @@ Outcome check_once(const Case& c, Device device) {
   return outcome;
 }
 
-Outcome check(const Case& c, Device device, bool gradients) {
+Outcome check(const Case& c, Device device, bool finite_differences) {
   Outcome outcome;
   const int threads = num_threads();
   try {
     if (device.is_cpu())
-      check_on_cpu(outcome, c);
+      check_on_cpu(outcome, c, finite_differences);
     else
-      check_on_cuda(outcome, c, device, gradients);
+      check_on_cuda(outcome, c, device, finite_differences);
   } catch (const Error& error) {
     outcome.failures.push_back(error.what());
   }

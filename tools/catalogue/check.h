@@ -13,7 +13,7 @@ struct Outcome {
 };
 
 // Checks one case on the CPU:
-//  - gradients of all inputs and parameters against finite differences (gradcheck);
+//  - where `finite_differences`, gradients of all inputs and parameters against them (gradcheck);
 //  - of each input alone, and of one tensor given for two inputs of equal shape: the same gradients
 //  as
 //    in the full pass (kind "normal");
@@ -22,8 +22,8 @@ struct Outcome {
 // On a CUDA device:
 //  - values and gradients against the CPU's, in f64 to 1e-10 and in f32 to 1e-5;
 //  - computed twice: equal bits;
-//  - where `gradients`, gradients against finite differences computed there.
-Outcome check(const Case& c, Device device = cpu_device, bool gradients = true);
+//  - where `finite_differences`, gradients against those computed there.
+Outcome check(const Case& c, Device device = cpu_device, bool finite_differences = true);
 
 // The least of it: values and gradients on a device against the CPU's, once, in f64.
 Outcome check_once(const Case& c, Device device);
