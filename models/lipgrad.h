@@ -87,3 +87,7 @@
 #include <lipgrad/ops/spectral_norm.h>
 #include <lipgrad/ops/spmm.h>
 #include <lipgrad/ops/weight_average.h>
+#include <lipgrad/vision/dense_attention.h>
+#include <lipgrad/vision/multi_head_attention.h>
+#include <lipgrad/vision/relative_position.h>
+#include <lipgrad/vision/window_attention.h>
