@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/data_folders.h>
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/npz.h>
 #include <lipgrad/graph/dataset_parts.h>
@@ -238,13 +238,7 @@ std::optional<std::string> find_node_data(const std::string& name, const NodeDat
 }
 
 std::vector<std::string> node_data_folders(const NodeDataOptions& options) {
-  if (!options.root.empty()) return {options.root};
-  std::vector<std::string> folders;
-  const char* data = std::getenv("LIPGRAD_DATA");
-  const char* home = std::getenv("HOME");
-  if (data && *data) folders.emplace_back(data);
-  if (home && *home) folders.push_back(std::string(home) + "/.cache/lipgrad");
-  return folders;
+  return data_folders(options.root);
 }
 
 }  // namespace lipgrad

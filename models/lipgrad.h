@@ -87,7 +87,14 @@
 #include <lipgrad/ops/spectral_norm.h>
 #include <lipgrad/ops/spmm.h>
 #include <lipgrad/ops/weight_average.h>
+#include <lipgrad/vision/augment.h>
 #include <lipgrad/vision/dense_attention.h>
+#include <lipgrad/vision/image.h>
+#include <lipgrad/vision/image_data.h>
+#include <lipgrad/vision/image_file.h>
+#include <lipgrad/vision/loader.h>
+#include <lipgrad/vision/mixup.h>
 #include <lipgrad/vision/multi_head_attention.h>
 #include <lipgrad/vision/relative_position.h>
+#include <lipgrad/vision/resample.h>
 #include <lipgrad/vision/window_attention.h>

@@ -5,7 +5,7 @@ cd -P "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 build_packages=(g++ cmake ninja-build ccache pkg-config libopenblas-dev libhwy-dev libfmt-dev
   zlib1g-dev libprotobuf-dev protobuf-compiler nlohmann-json3-dev libcli11-dev)
-test_packages=(doctest-dev libmetis-dev)
+test_packages=(doctest-dev libmetis-dev libjpeg62-turbo-dev libpng-dev)
 package_packages=(dpkg-dev file)  # for cpack
 docs_packages=(doxygen)
 fuzz_packages=(clang libclang-rt-14-dev)
