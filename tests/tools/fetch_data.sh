@@ -61,6 +61,16 @@ echo other >"$scratch/splits/cora_split_0.6_0.2_4.npz"
 fetch "$scratch/splits" geom-gcn
 expect "fetch_data: a download that changed" 1 'cora_split_0.6_0.2_4.npz has the checksum .*; it is not kept'
 
+# Images: MD5 sums, as published.
+mkdir -p "$scratch/images"
+for file in {train,t10k}-{images-idx3,labels-idx1}-ubyte.gz cifar-10-binary.tar.gz; do
+  echo wrong >"$scratch/images/$file"
+done
+fetch "$scratch/images" fashion-mnist
+expect "fetch_data: wrong images" 1 'expected md5:8d4fb7e6.*; it is not kept'
+fetch "$scratch/images" cifar10
+expect "fetch_data: a wrong archive" 1 'cifar-10-binary.tar.gz has the checksum md5:.*, expected md5:c32a1d4a'
+
 # A download that was interrupted, by whatever: continued, begun anew where that does not fit.
 if command -v unzip >/dev/null && command -v python3 >/dev/null; then
   mkdir -p "$scratch/zip/arxiv/raw"
