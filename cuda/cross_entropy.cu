@@ -136,6 +136,89 @@ __global__ void cross_entropy_backward_kernel(std::int64_t total, std::int64_t c
   }
 }
 
+// x, t: (total, cols), lse: (total), partial: (blocks).
+template <int width, class T>
+__global__ void soft_cross_entropy_kernel(std::int64_t total, std::int64_t cols, bool vector,
+                                          const T* x, const T* t, T* lse, double* partial) {
+  constexpr int size = Pack<T>::size;
+  const LossRows<width> place;
+  const bool valid = place.row < total;
+  const std::int64_t begin = valid ? place.row * cols : 0;
+  T top = lowest<T>();
+  double sum = 0;
+  if (valid) {
+    for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
+      const Pack<T> pack = load(x + begin + at, vector, cols - at, lowest<T>());
+      const T before = top;
+#pragma unroll
+      for (int k = 0; k < size; ++k) top = Max()(top, pack.v[k]);
+      if (top == lowest<T>()) continue;  // nothing but -inf so far
+      T part = T(0);
+#pragma unroll
+      for (int k = 0; k < size; ++k) part += scalar::exp(pack.v[k] - top);
+      sum = sum * static_cast<double>(scalar::exp(before - top)) + static_cast<double>(part);
+    }
+  }
+  const T highest = LossRows<width>::reduce(top, Max(), lowest<T>());
+  sum = top == lowest<T>() ? 0.0 : sum * static_cast<double>(scalar::exp(top - highest));
+  sum = LossRows<width>::reduce(sum, Sum(), 0.0);
+  // A row of -inf has no softmax: NaN.
+  const T level =
+      highest == lowest<T>() ? highest - highest : highest + scalar::log(static_cast<T>(sum));
+  double term = 0;
+  if (valid) {
+    if (place.lane == 0) lse[place.row] = level;
+    for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
+      const std::int64_t left = cols - at;
+      const Pack<T> pack = load(x + begin + at, vector, left, T(0)),
+                    target = load(t + begin + at, vector, left, T(0));
+      T part = T(0);
+#pragma unroll
+      for (int k = 0; k < size; ++k)
+        if (k < left) part += target.v[k] * (level - pack.v[k]);
+      term += static_cast<double>(part);
+    }
+  }
+  term = block_reduce<kThreads>(term, Sum(), 0.0);
+  if (threadIdx.x == 0) partial[blockIdx.x] = term;
+}
+
+// x, t, gx, gt: (total, cols), lse: (total). gx and gt may be null. share: 1 / total.
+template <int width, class T>
+__global__ void soft_cross_entropy_backward_kernel(std::int64_t total, std::int64_t cols,
+                                                   double share, bool vector, const T* x,
+                                                   const T* t, const T* lse, const T* gy, T* gx,
+                                                   T* gt) {
+  constexpr int size = Pack<T>::size;
+  const LossRows<width> place;
+  const bool valid = place.row < total;
+  const std::int64_t begin = valid ? place.row * cols : 0;
+  T sum = T(0);
+  if (valid) {
+    for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
+      const Pack<T> target = load(t + begin + at, vector, cols - at, T(0));
+#pragma unroll
+      for (int k = 0; k < size; ++k) sum += target.v[k];
+    }
+  }
+  sum = LossRows<width>::reduce(sum, Sum(), T(0));
+  if (!valid) return;
+  const T scale = static_cast<T>(static_cast<double>(*gy) * share), level = lse[place.row];
+  for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
+    const std::int64_t left = cols - at;
+    Pack<T> a = load(x + begin + at, vector, left, T(0)),
+            b = load(t + begin + at, vector, left, T(0));
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      const T x_level = a.v[k] - level;
+      a.v[k] = scale * (scalar::exp(x_level) * sum - b.v[k]);
+      b.v[k] = -scale * x_level;
+    }
+    if (gx) store(gx + begin + at, vector, left, a);
+    if (gt) store(gt + begin + at, vector, left, b);
+  }
+}
+
 // x: (total, cols), rows: (count), labels: (total).
 template <int width, class T>
 __global__ void count_correct_kernel(std::int64_t total, std::int64_t count, std::int64_t cols,
@@ -210,6 +293,31 @@ void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t
   });
 }
 
+template <class T>
+void soft_cross_entropy(std::int64_t total, std::int64_t cols, const T* x, const T* t, T* lse,
+                        T* loss) {
+  visit_width(cols, [&](auto w) {
+    constexpr int width = decltype(w)::value;
+    const unsigned blocks = blocks_for(total, LossRows<width>::per_block);
+    const Scratch<double> partial(blocks);
+    launch(soft_cross_entropy_kernel<width, T>, blocks, kThreads, 0, total, cols,
+           in_packs(cols, x, t), x, t, lse, partial.get());
+    mean_of(blocks, partial.get(), static_cast<double>(total), loss);
+  });
+}
+
+template <class T>
+void soft_cross_entropy_backward(std::int64_t total, std::int64_t cols, const T* x, const T* t,
+                                 const T* lse, const T* gy, T* gx, T* gt) {
+  visit_width(cols, [&](auto w) {
+    constexpr int width = decltype(w)::value;
+    launch(soft_cross_entropy_backward_kernel<width, T>,
+           blocks_for(total, LossRows<width>::per_block), kThreads, 0, total, cols,
+           1.0 / static_cast<double>(total), in_packs(cols, x, t) && in_packs(cols, gx, gt), x, t,
+           lse, gy, gx, gt);
+  });
+}
+
 template <class T, class Label>
 void count_correct(std::int64_t total, std::int64_t count, std::int64_t cols, const T* x,
                    const std::int64_t* rows, const Label* labels, std::int64_t* correct) {
@@ -234,6 +342,13 @@ INSTANTIATE(float, std::int32_t)
 INSTANTIATE(float, std::int64_t)
 INSTANTIATE(double, std::int32_t)
 INSTANTIATE(double, std::int64_t)
+#undef INSTANTIATE
+#define INSTANTIATE(T)                                                                      \
+  template void soft_cross_entropy(std::int64_t, std::int64_t, const T*, const T*, T*, T*); \
+  template void soft_cross_entropy_backward(std::int64_t, std::int64_t, const T*, const T*, \
+                                            const T*, const T*, T*, T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
 #undef INSTANTIATE
 
 }  // namespace lipgrad::cuda

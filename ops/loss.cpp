@@ -100,6 +100,41 @@ struct CrossEntropy {  // logits, labels, rows
   }
 };
 
+struct SoftCrossEntropy {  // logits, targets
+  static constexpr auto name = "soft_cross_entropy";
+
+  Tensor forward(Ctx& ctx, Inputs in) const {
+    const Tensor &x = in[0], &t = in[1];
+    check_same_kind(name, {&x, &t});
+    LIPGRAD_CHECK(x.rank() == 2 && x.shape() == t.shape(),
+                  "{}: expects logits and targets of one shape (N, C), got {} and {}", name,
+                  x.shape(), t.shape());
+    LIPGRAD_CHECK(x.numel() > 0, "{}: nothing to average in {}", name, x.shape());
+    Tensor loss = empty({}, x.dtype(), x.device()), lse = empty({x.size(0)}, x.dtype(), x.device());
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), soft_cross_entropy, x.size(0), x.size(1), x.data<T>(), t.data<T>(),
+                     lse.mutable_data<T>(), loss.mutable_data<T>());
+    });
+    for (const Tensor& saved : {x, t, lse}) ctx.save(saved);
+    return loss;
+  }
+
+  void backward(Ctx& ctx, const Tensor& gy, Grads gx) const {
+    const Tensor &x = ctx.saved(0), &t = ctx.saved(1);
+    Tensor g[2];
+    for (int i : {0, 1})
+      if (ctx.needs_grad(i)) g[i] = empty_like(x);
+    visit_float(name, x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      LIPGRAD_LAUNCH(x.device(), soft_cross_entropy_backward, x.size(0), x.size(1), x.data<T>(),
+                     t.data<T>(), ctx.saved(2).data<T>(), gy.data<T>(),
+                     mutable_data_or_null<T>(g[0]), mutable_data_or_null<T>(g[1]));
+    });
+    for (int i : {0, 1}) gx[i] = std::move(g[i]);
+  }
+};
+
 // The two losses of pairs of equal shape.
 template <bool kBce>
 struct PairLoss {
@@ -235,6 +270,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                 "cross_entropy: label_smoothing must lie in [0, 1], got {}",
                 options.label_smoothing);
   return apply(CrossEntropy{options.label_smoothing}, logits, labels, options.rows);
+}
+
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets) {
+  return apply(SoftCrossEntropy{}, logits, targets);
 }
 
 Tensor bce_with_logits(const Tensor& logits, const Tensor& targets, const BceOptions& options) {

@@ -22,6 +22,11 @@ struct CrossEntropyOptions {
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels,
                      const CrossEntropyOptions& options = {});
 
+// -sum_c targets_c log softmax(logits)_c, averaged over the rows; both (N, C). The targets of a row
+// are a distribution, as labels that were smoothed or mixed are, but need not be one. Both have
+// gradients. Error when there is no row or no class.
+Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets);
+
 struct BceOptions {
   // The rows of the logits, then of shape (N, C), that count (i32 or i64; one named k times counts
   // k times); undefined: all.

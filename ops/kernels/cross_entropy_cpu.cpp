@@ -41,6 +41,37 @@ void softmax_minus(std::int64_t n, const T* x, T lse, T scale, T rest, T* gx) {
   }
 }
 
+// The sum of t (lse - x) over a row.
+template <class T>
+T soft_row(std::int64_t n, const T* x, const T* t, T* lse) {
+  using V = Simd<T>;
+  const std::int64_t lanes = V::lanes();
+  T plain;
+  *lse = lse_row(n, x, &plain);
+  V total(0.0);
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const std::int64_t count = std::min(lanes, n - i);
+    total = total + get(t + i, count) * (V(*lse) - get(x + i, count));
+  }
+  return sum_of_lanes(total);
+}
+
+// gx = scale (exp(x - lse) sum(t) - t), gt = scale (lse - x) for a row.
+template <class T>
+void soft_backward_row(std::int64_t n, const T* x, const T* t, T lse, T scale, T* gx, T* gt) {
+  using V = Simd<T>;
+  const std::int64_t lanes = V::lanes();
+  V total(0.0);
+  for (std::int64_t i = 0; i < n; i += lanes) total = total + get(t + i, std::min(lanes, n - i));
+  const V sum(sum_of_lanes(total));
+  for (std::int64_t i = 0; i < n; i += lanes) {
+    const std::int64_t count = std::min(lanes, n - i);
+    const V level = get(x + i, count) - V(lse), target = get(t + i, count);
+    if (gx) put(V(scale) * (exp(level) * sum - target), gx + i, count);
+    if (gt) put(V(-scale) * level, gt + i, count);
+  }
+}
+
 }  // namespace
 
 float lse_row_f32(std::int64_t n, const float* x, float* sum) { return lse_row(n, x, sum); }
@@ -53,6 +84,20 @@ void softmax_minus_f64(std::int64_t n, const double* x, double lse, double scale
                        double* gx) {
   softmax_minus(n, x, lse, scale, rest, gx);
 }
+float soft_row_f32(std::int64_t n, const float* x, const float* t, float* lse) {
+  return soft_row(n, x, t, lse);
+}
+double soft_row_f64(std::int64_t n, const double* x, const double* t, double* lse) {
+  return soft_row(n, x, t, lse);
+}
+void soft_backward_row_f32(std::int64_t n, const float* x, const float* t, float lse, float scale,
+                           float* gx, float* gt) {
+  soft_backward_row(n, x, t, lse, scale, gx, gt);
+}
+void soft_backward_row_f64(std::int64_t n, const double* x, const double* t, double lse,
+                           double scale, double* gx, double* gt) {
+  soft_backward_row(n, x, t, lse, scale, gx, gt);
+}
 
 }  // namespace lipgrad::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -64,6 +109,10 @@ HWY_EXPORT(lse_row_f32);
 HWY_EXPORT(lse_row_f64);
 HWY_EXPORT(softmax_minus_f32);
 HWY_EXPORT(softmax_minus_f64);
+HWY_EXPORT(soft_row_f32);
+HWY_EXPORT(soft_row_f64);
+HWY_EXPORT(soft_backward_row_f32);
+HWY_EXPORT(soft_backward_row_f64);
 
 namespace {
 
@@ -136,6 +185,44 @@ void cross_entropy_backward(std::int64_t total, std::int64_t count, std::int64_t
                });
 }
 
+template <class T>
+void soft_cross_entropy(std::int64_t total, std::int64_t cols, const T* x, const T* t, T* lse,
+                        T* loss) {
+  const double sum = sum_of_blocks(
+      total, rows_per_block(costly_grain, cols), [&](std::int64_t begin, std::int64_t end) {
+        double part = 0;
+        for (std::int64_t r = begin; r < end; ++r) {
+          if constexpr (sizeof(T) == 4) {
+            part += HWY_DYNAMIC_DISPATCH(soft_row_f32)(cols, x + r * cols, t + r * cols, lse + r);
+          } else {
+            part += HWY_DYNAMIC_DISPATCH(soft_row_f64)(cols, x + r * cols, t + r * cols, lse + r);
+          }
+        }
+        return part;
+      });
+  *loss = static_cast<T>(sum / total);
+}
+
+template <class T>
+void soft_cross_entropy_backward(std::int64_t total, std::int64_t cols, const T* x, const T* t,
+                                 const T* lse, const T* gy, T* gx, T* gt) {
+  const T scale = static_cast<T>(double(*gy) / total);
+  parallel_for(total, rows_per_block(costly_grain, cols),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t r = begin; r < end; ++r) {
+                   const std::int64_t at = r * cols;
+                   T *to_x = gx ? gx + at : nullptr, *to_t = gt ? gt + at : nullptr;
+                   if constexpr (sizeof(T) == 4) {
+                     HWY_DYNAMIC_DISPATCH(soft_backward_row_f32)
+                     (cols, x + at, t + at, lse[r], scale, to_x, to_t);
+                   } else {
+                     HWY_DYNAMIC_DISPATCH(soft_backward_row_f64)
+                     (cols, x + at, t + at, lse[r], scale, to_x, to_t);
+                   }
+                 }
+               });
+}
+
 template <class T, class Label>
 void count_correct(std::int64_t, std::int64_t count, std::int64_t cols, const T* x,
                    const std::int64_t* rows, const Label* labels, std::int64_t* correct) {
@@ -167,6 +254,13 @@ INSTANTIATE(float, std::int32_t)
 INSTANTIATE(float, std::int64_t)
 INSTANTIATE(double, std::int32_t)
 INSTANTIATE(double, std::int64_t)
+#undef INSTANTIATE
+#define INSTANTIATE(T)                                                                      \
+  template void soft_cross_entropy(std::int64_t, std::int64_t, const T*, const T*, T*, T*); \
+  template void soft_cross_entropy_backward(std::int64_t, std::int64_t, const T*, const T*, \
+                                            const T*, const T*, T*, T*);
+INSTANTIATE(float)
+INSTANTIATE(double)
 #undef INSTANTIATE
 
 }  // namespace lipgrad::cpu

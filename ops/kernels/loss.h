@@ -23,6 +23,15 @@ LIPGRAD_KERNELS(
                                 const T* x, const std::int64_t* rows, const Label* labels,
                                 double smoothing, const T* lse, const T* gy, T* gx);
 
+    // The mean over rows r of sum_c t[r][c] (lse_r - x[r][c]); x, t: (total, cols), lse: (total).
+    template <class T>
+    void soft_cross_entropy(std::int64_t total, std::int64_t cols, const T* x, const T* t, T* lse,
+                            T* loss);
+    // gx and gt (total, cols), either may be null.
+    template <class T>
+    void soft_cross_entropy_backward(std::int64_t total, std::int64_t cols, const T* x, const T* t,
+                                     const T* lse, const T* gy, T* gx, T* gt);
+
     // How many of the rows have their largest element (the first of equal ones; a NaN counts as the
     // largest) at their label; everything else as above.
     template <class T, class Label>

@@ -123,6 +123,31 @@ void check_bce_rows(std::int64_t total, std::int64_t cols, bool choose, bool mis
   CHECK(difference(dgt.host(), gt) <= tolerance<T>);
 }
 
+template <class T>
+void check_soft(std::int64_t total, std::int64_t cols, std::int64_t shift) {
+  CAPTURE(total);
+  CAPTURE(cols);
+  CAPTURE(shift);
+  const std::int64_t n = total * cols;
+  const std::vector<T> x = random_values<T>(n, 1, -20, 20), t = random_values<T>(n, 2, 0, 1),
+                       gy{T(0.6)};
+  std::vector<T> lse(total), loss(1), gx(n), gt(n);
+  cpu::soft_cross_entropy(total, cols, x.data(), t.data(), lse.data(), loss.data());
+  cpu::soft_cross_entropy_backward(total, cols, x.data(), t.data(), lse.data(), gy.data(),
+                                   gx.data(), gt.data());
+  const DeviceVector<T> dx(x, shift), dt(t, shift), dg(gy);
+  DeviceVector<T> dlse(total), dloss(1), dgx(n, shift), dgt(n, shift);
+  cuda::soft_cross_entropy(total, cols, dx.read(), dt.read(), dlse.data(), dloss.data());
+  CHECK(difference(dlse.host(), lse) <= tolerance<T>);
+  CHECK(difference(dloss.host(), loss) <= tolerance<T>);
+  cuda::soft_cross_entropy_backward<T>(total, cols, dx.read(), dt.read(), dlse.read(), dg.read(),
+                                       dgx.data(), nullptr);
+  CHECK(difference(dgx.host(), gx) <= tolerance<T>);
+  cuda::soft_cross_entropy_backward<T>(total, cols, dx.read(), dt.read(), dlse.read(), dg.read(),
+                                       nullptr, dgt.data());
+  CHECK(difference(dgt.host(), gt) <= tolerance<T>);
+}
+
 std::string message_of(const Tensor& x) {
   try {
     x.item();
@@ -178,6 +203,16 @@ TEST_CASE("loss: bce_with_logits and mse equal the CPU's") {
   }
   check_pair<float>(50, 0, true);
   check_pair<double>(50, 1, true);
+}
+
+TEST_CASE("loss: soft_cross_entropy equals the CPU's") {
+  if (!test::with_cuda()) return;
+  for (const auto& [total, cols] :
+       {std::pair{1, 1}, {3, 2}, {140, 7}, {37, 32}, {20, 41}, {9, 256}, {5, 1027}, {2, 5000}})
+    for (const std::int64_t shift : {0, 1}) {
+      check_soft<float>(total, cols, shift);
+      check_soft<double>(total, cols, shift);
+    }
 }
 
 TEST_CASE("loss: bce_with_logits of rows and of known targets equals the CPU's") {

@@ -5,7 +5,12 @@
 #include <cmath>
 
 #include <lipgrad/core/error.h>
+#include <lipgrad/core/npz.h>
+#include <lipgrad/core/random.h>
 #include <lipgrad/core/tape.h>
+
+#include "support/data.h"
+#include "support/tensors.h"
 
 namespace lipgrad {
 namespace {
@@ -74,6 +79,39 @@ TEST_CASE("bce_with_logits of chosen rows and of targets that are not known") {
                        "bce_with_logits: nothing to average in 0 rows of (3, 2)", Error);
   CHECK_THROWS_WITH_AS(bce_with_logits(ones({2}), ones({2}), {.rows = rows({0})}),
                        "bce_with_logits: expects logits of shape (N, C) with rows, got (2)", Error);
+}
+
+TEST_CASE("soft_cross_entropy: one-hot and smoothed targets are cross_entropy's, golden values") {
+  Generator rng{3};
+  const Tensor x = randn({4, 5}, f64, rng), labels = from_values<std::int64_t>({4}, {1, 0, 4, 1});
+  Tensor targets = full({4, 5}, 0.1 / 5, f64);
+  for (std::int64_t r = 0; r < 4; ++r)
+    targets.mutable_data<double>()[5 * r + labels.data<std::int64_t>()[r]] += 0.9;
+  CHECK(soft_cross_entropy(x, targets).item() ==
+        doctest::Approx(cross_entropy(x, labels, {.label_smoothing = 0.1}).item()).epsilon(1e-14));
+  // Targets that sum to two; the gradient is that of two distributions.
+  Tape tape;
+  const Tensor watched = tape.watch(x);
+  const Tensor twice = tape.grad(soft_cross_entropy(watched, full({4, 5}, 0.4, f64)), {watched})[0],
+               once = tape.grad(soft_cross_entropy(watched, full({4, 5}, 0.2, f64)), {watched})[0];
+  for (std::int64_t i = 0; i < 20; ++i)
+    CHECK(twice.data<double>()[i] == doctest::Approx(2 * once.data<double>()[i]));
+  const auto golden = load_npz(test::golden("lipsformer/train_utils.npz"));
+  const Tensor logits = tape.watch(golden.at("in.logits"));
+  const Tensor loss = soft_cross_entropy(logits, golden.at("in.soft_target"));
+  CHECK(loss.item() == doctest::Approx(golden.at("out.soft_ce").item()).epsilon(1e-13));
+  CHECK(test::distance(tape.grad(loss, {logits})[0], golden.at("gin.logits")) <= 1e-13);
+  const Tensor smooth = cross_entropy(logits, golden.at("in.labels"), {.label_smoothing = 0.1});
+  CHECK(smooth.item() ==
+        doctest::Approx(golden.at("out.label_smoothing_ce_0.1").item()).epsilon(1e-13));
+  CHECK(test::distance(tape.grad(smooth, {logits})[0], golden.at("gin.logits_label_smoothing")) <=
+        1e-13);
+  CHECK_THROWS_WITH_AS(
+      soft_cross_entropy(x, ones({4, 4}, f64)),
+      "soft_cross_entropy: expects logits and targets of one shape (N, C), got (4, 5) and (4, 4)",
+      Error);
+  CHECK_THROWS_WITH_AS(soft_cross_entropy(ones({0, 3}), ones({0, 3})),
+                       "soft_cross_entropy: nothing to average in (0, 3)", Error);
 }
 
 TEST_CASE("accuracy") {

@@ -44,6 +44,8 @@ void add_loss(Catalogue& c) {
     };
     c.add("bce_with_logits", kind, pair, [](Inputs in) { return bce_with_logits(in[0], in[1]); });
     c.add("mse", kind, pair, [](Inputs in) { return mse(in[0], in[1]); });
+    c.add("soft_cross_entropy", kind, pair,
+          [](Inputs in) { return soft_cross_entropy(in[0], in[1]); });
   }
   // Chosen rows, and targets that are not known: those of NaN, whatever their value would be.
   for (auto& [kind, rows, cols, chosen, missing] : std::vector<
