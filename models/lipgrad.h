@@ -65,6 +65,7 @@
 #include <lipgrad/ops/activation.h>
 #include <lipgrad/ops/batch_norm.h>
 #include <lipgrad/ops/clip_grad.h>
+#include <lipgrad/ops/conv2d.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/group_sort.h>
@@ -95,6 +96,8 @@
 #include <lipgrad/vision/loader.h>
 #include <lipgrad/vision/mixup.h>
 #include <lipgrad/vision/multi_head_attention.h>
+#include <lipgrad/vision/patches.h>
 #include <lipgrad/vision/relative_position.h>
 #include <lipgrad/vision/resample.h>
 #include <lipgrad/vision/window_attention.h>
+#include <lipgrad/vision/windows.h>
