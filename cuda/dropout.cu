@@ -27,7 +27,42 @@ __global__ void dropout_kernel(std::int64_t n, bool vector, std::uint32_t thresh
   }
 }
 
+// x, y: (rows, cols), n elements in all; rows are kept or dropped as a whole.
+template <class T>
+__global__ void dropout_rows_kernel(std::int64_t n, std::int64_t cols, bool vector,
+                                    std::uint32_t threshold, T factor, std::uint64_t seed,
+                                    std::uint64_t draw, const T* x, T* y) {
+  const Piece<T> piece(n, vector);
+  Pack<T> pack = piece.read(x);
+  std::int64_t row = -1;
+  bool keeps = false;
+#pragma unroll
+  for (int k = 0; k < piece.size; ++k) {
+    const std::int64_t at = piece.at(k) / cols;
+    if (at != row) {
+      row = at;
+      // philox_word() by selection: an index that varies would put the block into local memory.
+      const PhiloxBlock block = philox(seed, draw, static_cast<std::uint64_t>(row) / 4);
+      const int which = static_cast<int>(row & 3);
+      const std::uint32_t low = which == 0 ? block.word[0] : block.word[1],
+                          high = which == 2 ? block.word[2] : block.word[3];
+      keeps = dropout_keeps(which < 2 ? low : high, threshold);
+    }
+    pack.v[k] = keeps ? pack.v[k] * factor : T(0);
+  }
+  piece.write(y, pack);
+}
+
 }  // namespace
+
+template <class T>
+void dropout_rows(std::int64_t rows, std::int64_t cols, double p, std::uint64_t seed,
+                  std::uint64_t draw, const T* x, T* y) {
+  const std::int64_t n = rows * cols;
+  const double scale = p < 1 ? 1 / (1 - p) : 0;
+  launch(dropout_rows_kernel<T>, blocks_for(n, Piece<T>::block), kMapThreads, 0, n, cols,
+         aligned(x, y), dropout_threshold(p), static_cast<T>(scale), seed, draw, x, y);
+}
 
 template <class T>
 void dropout(std::int64_t n, double p, std::uint64_t seed, std::uint64_t draw, const T* x, T* y) {
@@ -38,5 +73,9 @@ void dropout(std::int64_t n, double p, std::uint64_t seed, std::uint64_t draw, c
 
 template void dropout(std::int64_t, double, std::uint64_t, std::uint64_t, const float*, float*);
 template void dropout(std::int64_t, double, std::uint64_t, std::uint64_t, const double*, double*);
+template void dropout_rows(std::int64_t, std::int64_t, double, std::uint64_t, std::uint64_t,
+                           const float*, float*);
+template void dropout_rows(std::int64_t, std::int64_t, double, std::uint64_t, std::uint64_t,
+                           const double*, double*);
 
 }  // namespace lipgrad::cuda

@@ -85,6 +85,22 @@ double kaiming_variance(const Shape& shape, KaimingOptions options) {
   return options.gain * options.gain / std::max<double>(1, static_cast<double>(fan));
 }
 
+// Draws by `base` and divides by a norm of what was drawn.
+Initializer divided_by(double (*norm_of)(const Tensor&), Initializer base) {
+  LIPGRAD_CHECK(base != nullptr, "init: spectral needs an initialiser to draw by");
+  return [norm_of, base = std::move(base)](Tensor& x, Generator& rng) {
+    base(x, rng);
+    const double norm = norm_of(x);
+    if (norm == 0) return;
+    visit_float("init", x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* value = x.mutable_data<T>();
+      for (std::int64_t i = 0; i < x.numel(); ++i)
+        value[i] = static_cast<T>(static_cast<double>(value[i]) / norm);
+    });
+  };
+}
+
 }  // namespace
 
 Fans fans_of(const Shape& shape) {
@@ -164,19 +180,10 @@ Initializer kaiming_normal(KaimingOptions options) {
   };
 }
 
-Initializer spectral(Initializer base) {
-  LIPGRAD_CHECK(base != nullptr, "init: spectral needs an initialiser to draw by");
-  return [base = std::move(base)](Tensor& x, Generator& rng) {
-    base(x, rng);
-    const double norm = spectral_norm(x);
-    if (norm == 0) return;
-    visit_float("init", x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* value = x.mutable_data<T>();
-      for (std::int64_t i = 0; i < x.numel(); ++i)
-        value[i] = static_cast<T>(static_cast<double>(value[i]) / norm);
-    });
-  };
+Initializer spectral(Initializer base) { return divided_by(spectral_norm, std::move(base)); }
+
+Initializer spectral_depthwise(Initializer base) {
+  return divided_by(depthwise_spectral_norm, std::move(base));
 }
 
 Initializer fan_uniform(std::int64_t fan) {

@@ -46,6 +46,12 @@ Initializer kaiming_normal(KaimingOptions options = {});
 // drawn is not finite.
 Initializer spectral(Initializer base = xavier_normal());
 
+// The same for kernels (C, 1, kh, kw) of a depth-wise convolution, divided by the norm of the
+// convolution itself, depthwise_spectral_norm(), in place of that of the matrix (C, kh kw), which
+// is another number (for 7 x 7 kernels of 96 channels the convolution's norm is about 1.45 after
+// spectral()).
+Initializer spectral_depthwise(Initializer base = xavier_normal());
+
 // Uniform in +- 1 / sqrt(fan), the usual start of a linear layer's weight and, with the fan of its
 // weight, bias.
 Initializer fan_uniform(std::int64_t fan);

@@ -81,9 +81,12 @@ Tensor CenterNorm::forward(const Tensor& x) const {
 WeightedResidual::WeightedResidual(Module& parent, std::string name, std::int64_t features,
                                    const WeightedResidualOptions& options)
     : Module(parent, std::move(name)),
-      alpha(*this, "alpha", {checked("WeightedResidual", "features", features)},
+      alpha(*this, "alpha",
+            options.scalar ? Shape{} : Shape{checked("WeightedResidual", "features", features)},
             init::constant(options.initial), options.dtype),
       damped_(options.damped) {
+  checked("WeightedResidual", "features", features);
+  alpha.set_trainable(options.trainable);
   LIPGRAD_CHECK(std::isfinite(options.initial), "WeightedResidual: initial value {}",
                 options.initial);
 }
@@ -91,6 +94,13 @@ WeightedResidual::WeightedResidual(Module& parent, std::string name, std::int64_
 Tensor WeightedResidual::forward(const Tensor& x, const Tensor& f) const {
   const ModuleScope scope(path());
   return damped_ ? damped_residual(x, f, alpha) : weighted_residual(x, f, alpha);
+}
+
+double deep_norm_gain(std::int64_t blocks) {
+  return std::pow(2 * static_cast<double>(checked("deep_norm_gain", "blocks", blocks)), 0.25);
+}
+double deep_norm_init_gain(std::int64_t blocks) {
+  return std::pow(8 * static_cast<double>(checked("deep_norm_init_gain", "blocks", blocks)), -0.25);
 }
 
 Dropout::Dropout(Module& parent, std::string name, double p)

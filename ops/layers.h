@@ -85,12 +85,20 @@ class CenterNorm : public Module {
 struct WeightedResidualOptions {
   double initial = 1;   // of every element of alpha
   bool damped = false;  // x + alpha (f - x), damped_residual(), in place of x + alpha f
+  bool scalar = false;  // one alpha for all features, of shape ()
+  bool trainable = true;
   DType dtype = f32;
 };
 
 // y = x + alpha f for x, f(..., features): weighted_residual() with a learned alpha of each
 // feature, which nothing holds within bounds. Parameter: alpha (features). Error unless features
-// >= 1 and the initial value is finite.
+// >= 1 and the initial value is finite. By its options it is
+//   LipsFormer's weighted shortcut   {.initial = 1.0 / L} for L blocks
+//   LayerScale                       {.initial = 0.1} to 18 blocks, 1e-5 to 24, 1e-6 beyond; f
+//                                    starts with a norm of x (Touvron et al., arXiv:2103.17239)
+//   ReZero                           {.initial = 0, .scalar = true} (arXiv:2003.04887)
+//   DeepNorm                         y = norm(forward(f, x)), the other way round, with {.initial =
+//                                    deep_norm_gain(L), .scalar = true, .trainable = false}
 class WeightedResidual : public Module {
  public:
   WeightedResidual(Module& parent, std::string name, std::int64_t features,
@@ -103,6 +111,12 @@ class WeightedResidual : public Module {
  private:
   bool damped_;
 };
+
+// DeepNorm for L blocks of two sublayers each (Wang et al., arXiv:2203.00555, table 1, encoders):
+// the factor of x in norm(alpha x + f), alpha = (2 L)^(1/4), and the gain of init::xavier_normal()
+// for the weights of the MLP, of values and of the output, (8 L)^(-1/4). Error unless L >= 1.
+double deep_norm_gain(std::int64_t blocks);
+double deep_norm_init_gain(std::int64_t blocks);
 
 // dropout() with probability p while training, the identity in evaluation. Error unless p is in
 // [0, 1].

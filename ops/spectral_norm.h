@@ -16,4 +16,12 @@ double spectral_norm(const Tensor& w);
 // dtype and on its device; computed on the CPU.
 Tensor spectral_norm_of(const Tensor& w);
 
+// The l2 operator norm of the depth-wise convolution with stride 1 of an unbounded image by
+// kernels w(C, 1, kh, kw): the largest absolute value over all channels and frequencies of the
+// kernels' Fourier transforms (over all frequencies, not those of one image size; on a grid, then
+// refined around its largest values to about 1e-12 relative). With zero padding on an image of any
+// size, and with any stride, the norm is at most this, and comes near to it as images grow. Not
+// differentiable. Error unless w is (C, 1, kh, kw), and when an element is not finite.
+double depthwise_spectral_norm(const Tensor& w);
+
 }  // namespace lipgrad

@@ -27,7 +27,10 @@ LIPGRAD_KERNELS(
     // y[e] = x[e] / (1 - p) where element e of the draw is kept, else 0 (whatever x[e] is); 0 <= p
     // <= 1, e < n. The backward pass is the same with gy for x. y may be x.
     template <class T> void dropout(std::int64_t n, double p, std::uint64_t seed,
-                                    std::uint64_t draw, const T* x, T* y);)
+                                    std::uint64_t draw, const T* x, T* y);
+    // The same for whole rows of x(rows, cols): row r where element r of the draw is kept.
+    template <class T> void dropout_rows(std::int64_t rows, std::int64_t cols, double p,
+                                         std::uint64_t seed, std::uint64_t draw, const T* x, T* y);)
 
 namespace lipgrad::cpu {
 // words[i] = philox_word(seed, draw, first + i) for i < count, on the calling thread; first is a

@@ -185,7 +185,30 @@ void dropout(std::int64_t n, double p, std::uint64_t seed, std::uint64_t draw, c
   });
 }
 
+template <class T>
+void dropout_rows(std::int64_t rows, std::int64_t cols, double p, std::uint64_t seed,
+                  std::uint64_t draw, const T* x, T* y) {
+  if (cols == 0) return;
+  const std::uint32_t threshold = dropout_threshold(p);
+  const T scale = static_cast<T>(p < 1 ? 1 / (1 - p) : 0);
+  parallel_for(rows * cols, cheap_grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end;) {
+      const std::int64_t row = i / cols, stop = std::min(end, (row + 1) * cols);
+      if (dropout_keeps(philox_word(seed, draw, static_cast<std::uint64_t>(row)), threshold)) {
+        for (; i < stop; ++i) y[i] = x[i] * scale;
+      } else {
+        std::fill(y + i, y + stop, T(0));
+        i = stop;
+      }
+    }
+  });
+}
+
 template void dropout(std::int64_t, double, std::uint64_t, std::uint64_t, const float*, float*);
+template void dropout_rows(std::int64_t, std::int64_t, double, std::uint64_t, std::uint64_t,
+                           const float*, float*);
+template void dropout_rows(std::int64_t, std::int64_t, double, std::uint64_t, std::uint64_t,
+                           const double*, double*);
 template void dropout(std::int64_t, double, std::uint64_t, std::uint64_t, const double*, double*);
 
 }  // namespace lipgrad::cpu

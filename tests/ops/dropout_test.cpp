@@ -2,7 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include <lipgrad/core/error.h>
+#include <lipgrad/core/philox.h>
 #include <lipgrad/core/tape.h>
 
 namespace lipgrad {
@@ -43,6 +46,39 @@ TEST_CASE("dropout on a sparse matrix acts on its values") {
   const CsrMatrix b = dropout(a, 0.5, Mode::train(rng));
   CHECK(b.pattern() == a.pattern());
   CHECK(bitwise_equal(b.values(), dropout(a.values(), 0.5, Mode::train(same))));
+}
+
+TEST_CASE("drop_path drops samples as a whole, by their element of the draw") {
+  constexpr std::int64_t samples = 400;
+  const Tensor x = ones({samples, 5, 7});
+  Generator rng{5};
+  const Tensor y = drop_path(x, 0.25, Mode::train(rng));
+  std::int64_t kept = 0;
+  int mixed = 0;
+  for (std::int64_t b = 0; b < samples; ++b) {
+    const float* sample = y.data<float>() + b * 35;
+    const bool keeps = unit_float(philox_word(5, 0, b)) >= 0.25f;
+    kept += keeps;
+    for (int i = 0; i < 35; ++i) mixed += sample[i] != (keeps ? 1 / 0.75f : 0);
+  }
+  CHECK(mixed == 0);
+  CHECK(std::abs(kept / double(samples) - 0.75) < 0.07);
+  CHECK(!bitwise_equal(drop_path(x, 0.25, Mode::train(rng)), y));
+  CHECK(rng.next_draw() == 2);
+  CHECK(drop_path(x, 0.25, Mode::eval()).raw_data() == x.raw_data());
+  CHECK(drop_path(x, 0, Mode::train(rng)).raw_data() == x.raw_data());
+  // What is dropped is zero whatever it was.
+  for (const float v : drop_path(full({3, 2}, NAN), 1, Mode::train(rng)).to_vector<float>())
+    CHECK(v == 0);
+  Generator again{5};
+  Tape tape;
+  const Tensor at = tape.watch(x);
+  const Tensor value = drop_path(at, 0.25, Mode::train(again));
+  drop_path(at, 0.25, Mode::train(again));  // another draw in between
+  CHECK(bitwise_equal(tape.grad(value, {at}, ones(x.shape()))[0], y));
+  CHECK_THROWS_WITH_AS(drop_path(x, -0.5, Mode::eval()),
+                       "drop_path: p must lie in [0, 1], got -0.5", Error);
+  CHECK_THROWS_AS(drop_path(ones({}), 0.5, Mode::train(rng)), Error);
 }
 
 TEST_CASE("dropout names what does not fit") {

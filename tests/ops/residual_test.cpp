@@ -6,10 +6,15 @@
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/module.h>
+#include <lipgrad/core/npz.h>
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/tape.h>
 #include <lipgrad/ops/kernels/residual.h>
 #include <lipgrad/ops/layers.h>
+#include <lipgrad/ops/linear.h>
+
+#include <support/data.h>
+#include <support/tensors.h>
 
 #include "ops/kernel_test.h"
 
@@ -120,6 +125,42 @@ TEST_CASE("WeightedResidual") {
   CHECK_THROWS_WITH_AS(WeightedResidual(root, "c", 0),
                        "WeightedResidual: features must be at least 1, got 0", Error);
   CHECK_THROWS_AS(WeightedResidual(root, "d", 1, {.initial = NAN}), Error);
+}
+
+TEST_CASE("weighted_residual: what LipsFormer's code gives") {
+  const auto golden = load_npz(test::golden("lipsformer/wrs.npz"));
+  Tape tape;
+  const Tensor x = tape.watch(golden.at("in.x")), w = tape.watch(golden.at("w.f.weight")),
+               b = tape.watch(golden.at("w.f.bias")),
+               alpha = tape.watch(golden.at("w.alpha.scale"));
+  const Tensor y = weighted_residual(x, linear(x, w, b), alpha);
+  CHECK(test::distance(y, golden.at("out.y")) <= 1e-12);
+  const auto g = tape.grad(y, {x, w, b, alpha}, golden.at("rand.r"));
+  CHECK(test::distance(g[0], golden.at("gin.x")) <= 1e-10);
+  CHECK(test::distance(g[1], golden.at("gw.f.weight")) <= 1e-10);
+  CHECK(test::distance(g[2], golden.at("gw.f.bias")) <= 1e-10);
+  CHECK(test::distance(g[3], golden.at("gw.alpha.scale")) <= 1e-10);
+}
+
+TEST_CASE("WeightedResidual as ReZero and as DeepNorm") {
+  Module root;
+  WeightedResidual rezero(root, "rezero", 2, {.initial = 0, .scalar = true});
+  WeightedResidual deep(root, "deep", 2,
+                        {.initial = deep_norm_gain(8), .scalar = true, .trainable = false});
+  Generator rng{1};
+  root.initialize(rng);
+  CHECK(rezero.alpha.shape() == Shape{});
+  CHECK(root.num_parameters() == 1);
+  const Tensor x = full({3, 2}, 4), f = full({3, 2}, 8);
+  CHECK(bitwise_equal(rezero.forward(x, f), x));
+  CHECK(deep_norm_gain(8) == doctest::Approx(2));
+  CHECK(deep_norm_init_gain(2) == doctest::Approx(0.5));
+  CHECK(bitwise_equal(deep.forward(f, x), full({3, 2}, 16)));  // f + 2 x
+  Tape tape;
+  const Tensor y = rezero.forward(x, tape.watch(f));
+  CHECK(tape.grad(y, {rezero.alpha}, ones({3, 2}))[0].item() == 48);
+  CHECK_THROWS_AS(deep_norm_gain(0), Error);
+  CHECK_THROWS_AS(WeightedResidual(root, "c", 0, {.scalar = true}), Error);
 }
 
 }  // namespace

@@ -10,11 +10,13 @@
 #include <lipgrad/core/npz.h>
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/tape.h>
+#include <lipgrad/ops/conv2d.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/init.h>
 #include <lipgrad/ops/matmul.h>
 
 #include <support/data.h>
+#include <support/tensors.h>
 
 #include "ops/kernel_test.h"
 
@@ -131,6 +133,61 @@ TEST_CASE("init::spectral: norm 1, the direction of the draw") {
   CHECK_THROWS_AS(init::spectral(init::normal())(vector, rng), Error);
   CHECK_THROWS_AS(init::spectral(init::constant(INFINITY))(zero, rng), Error);
   CHECK_THROWS_AS(init::spectral(nullptr), Error);
+}
+
+TEST_CASE("depthwise_spectral_norm: known kernels, and what images of any size come near to") {
+  // A sum and a difference along a row: 2 at frequency 0 and pi; a mean of positive weights: their
+  // sum.
+  CHECK(depthwise_spectral_norm(from_values<double>({1, 1, 1, 2}, {1, 1})) ==
+        doctest::Approx(2).epsilon(1e-14));
+  CHECK(depthwise_spectral_norm(from_values<double>({1, 1, 2, 1}, {1, -1})) ==
+        doctest::Approx(2).epsilon(1e-14));
+  CHECK(depthwise_spectral_norm(from_values<float>({2, 1, 1, 3}, {0.5, 1, 2, 0, -4, 0})) ==
+        doctest::Approx(4).epsilon(1e-14));
+  // |1 + 2 e^it - e^2it|^2 = 4 + 4 sin(t)^2.
+  CHECK(depthwise_spectral_norm(from_values<double>({1, 1, 1, 3}, {1, 2, -1})) ==
+        doctest::Approx(std::sqrt(8.0)).epsilon(1e-13));
+  // |-1 + 3 e^it + e^2it - 0.5 e^3it|: by a fine scan of its one variable.
+  const Tensor odd = from_values<double>({1, 1, 1, 4}, {-1, 3, 1, -0.5});
+  double scanned = 0;
+  for (int k = 0; k <= 1000000; ++k) {
+    const double t = k * 3.14159265358979 / 1000000;
+    scanned =
+        std::max(scanned, std::hypot(-1 + 3 * std::cos(t) + std::cos(2 * t) - 0.5 * std::cos(3 * t),
+                                     3 * std::sin(t) + std::sin(2 * t) - 0.5 * std::sin(3 * t)));
+  }
+  CHECK(depthwise_spectral_norm(odd) == doctest::Approx(scanned).epsilon(1e-11));
+  CHECK(depthwise_spectral_norm(zeros({3, 1, 3, 3}, f64)) == 0);
+  CHECK(depthwise_spectral_norm(zeros({0, 1, 3, 3}, f64)) == 0);
+
+  Generator rng{6};
+  const Tensor w = randn({2, 1, 3, 3}, f64, rng);
+  const double bound = depthwise_spectral_norm(w);
+  double before = 0;
+  for (const std::int64_t size : {3, 6, 12}) {
+    const Tensor jacobian = test::jacobian(zeros({1, size, size, 2}, f64), [&](const Tensor& x) {
+      return conv2d(x, w, {}, {.padding = 1, .groups = 2});
+    });
+    const double norm = spectral_norm(jacobian);
+    CHECK(norm <= bound * (1 + 1e-12));
+    CHECK(norm > before);
+    before = norm;
+  }
+  CHECK(before > 0.9 * bound);
+  CHECK_THROWS_WITH_AS(depthwise_spectral_norm(ones({3, 2, 3, 3})),
+                       "depthwise_spectral_norm: expects (C, 1, kh, kw), got (3, 2, 3, 3)", Error);
+}
+
+TEST_CASE("init::spectral_depthwise: the convolution's own norm is 1") {
+  Generator rng{3}, same{3};
+  Tensor w = empty({96, 1, 7, 7}, f64), as_matrix = empty({96, 1, 7, 7}, f64);
+  init::spectral_depthwise()(w, rng);
+  CHECK(depthwise_spectral_norm(w) == doctest::Approx(1).epsilon(1e-12));
+  init::spectral()(as_matrix, same);
+  const double published = depthwise_spectral_norm(as_matrix);
+  CHECK(published > 1.2);
+  CHECK(published < 1.8);
+  CHECK(w.data<double>()[77] * published == doctest::Approx(as_matrix.data<double>()[77]));
 }
 
 }  // namespace
