@@ -46,9 +46,10 @@ WindowAttention::WindowAttention(Module& parent, std::string name,
   LIPGRAD_CHECK(height_ >= 1 && width_ >= 1,
                 "WindowAttention: the window must be at least 1 x 1, got {} x {}", height_, width_);
   if (window.position == PositionBias::table)
-    relative_position_bias_table.emplace(*this, "relative_position_bias_table",
-                                         Shape{(2 * height_ - 1) * (2 * width_ - 1), options.heads},
-                                         init::normal(0, 0.02), options.dtype);
+    relative_position_bias_table.emplace(
+        *this, "relative_position_bias_table",
+        Shape{(2 * height_ - 1) * (2 * width_ - 1), options.heads},
+        window.table_initializer ? window.table_initializer : init::normal(0, 0.02), options.dtype);
   if (window.position == PositionBias::continuous)
     network_ = std::make_unique<PositionNetwork>(*this, options, window);
 }

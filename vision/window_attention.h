@@ -19,11 +19,12 @@ enum class PositionBias : std::uint8_t {
 struct AttentionWindow {
   std::int64_t height = 7, width = 7;  // in tokens
   PositionBias position = PositionBias::table;
+  Initializer table_initializer{};  // unset: normal with deviation 0.02
 };
 
 // Self-attention within windows of tokens (Liu et al.: Swin Transformer, ICCV 2021, section 3.2),
 // with the parameters and names of Swin's published code: those of MultiHeadAttention, and
-// relative_position_bias_table ((2 height - 1) (2 width - 1), H), normal with deviation 0.02.
+// relative_position_bias_table ((2 height - 1) (2 width - 1), H).
 //
 //   Swin        the options as they are
 //   LipsFormer  .attention = {.score = AttentionScore::cosine, .tau = 10}: its published code; with

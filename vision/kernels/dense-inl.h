@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <lipgrad/ops/kernels/dropout.h>
@@ -305,14 +306,23 @@ std::int64_t query_rows(std::int64_t tokens) {
   return std::min(tokens, std::max<std::int64_t>(rows, 12));
 }
 
-// Windows of a head, or heads, that a block of parallel_for takes: some 2^20 products and more.
+// Heads that a block of parallel_for takes: some 2^21 products and more, so that most find what the
+// head before has asked for.
 inline std::int64_t heads_per_block(const DenseForm& form) {
   const double one = 2.0 * static_cast<double>(form.tokens) * static_cast<double>(form.tokens) *
                      static_cast<double>(form.features);
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>((1 << 20) / std::max(one, 1.0)));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>((1 << 21) / std::max(one, 1.0)));
 }
-// At most so many parts of a head's windows have sums of the bias of their own.
+// At most so many parts of the windows have sums of the bias of their own.
 inline constexpr std::int64_t bias_parts = 32;
+
+// Asks for a row of a head: rows of one head lie too far apart for the processor to guess.
+template <class T>
+HWY_INLINE void prefetch_row(const T* row, std::int64_t features) {
+  constexpr std::int64_t line = 64 / sizeof(T);
+  for (std::int64_t c = 0; c < features; c += line) hwy::Prefetch(row + c);
+  hwy::Prefetch(row + features - 1);
+}
 
 // Pieces of one aligned array of zeros.
 template <class T>

@@ -54,12 +54,15 @@ class Backward {
     double tau = 0, nu = 0;
   };
 
-  // The gradients of one head; adds its part to sums and to bias(T, T), or writes that where
-  // `first`.
-  void run(std::int64_t b, std::int64_t h, Sums& sums, T* bias, bool first_window) {
+  // The gradients of the head of number `unit` = b H + h, and its sums; adds its part to bias(T,
+  // T), or writes that where `first_window`. Asks for the rows of the head of number `next`, if
+  // that is not the same.
+  Sums run(std::int64_t unit, std::int64_t next, T* bias, bool first_window) {
+    const std::int64_t b = unit / form_.heads, h = unit % form_.heads;
     const Head<T> head(form_, in_, b, h, labels_.data());
-    const std::int64_t at = b * tokens_ * in_.row + h * features_,
+    const std::int64_t at = place(unit, in_.row), soon = place(next, in_.row),
                        out_row = form_.heads * features_;
+    Sums sums;
     read(in_.q + at, form_.cosine, q_, inverse_q_);
     read(in_.k + at, form_.cosine, k_, inverse_k_);
     transpose_rows(tokens_, features_, k_, width_, columns_of_k_, columns_);
@@ -69,8 +72,7 @@ class Backward {
     } else {
       transpose_rows(tokens_, features_, in_.v + at, in_.row, columns_of_v_, columns_);
     }
-    copy_rows(tokens_, features_, grad_out_ + b * tokens_ * out_row + h * features_, out_row, gy_,
-              width_);
+    copy_rows(tokens_, features_, grad_out_ + place(unit, out_row), out_row, gy_, width_);
     const T* top = stats_ + (b * form_.heads + h) * 2 * tokens_;
     for (std::int64_t first = 0; first < tokens_; first += rows_) {
       const std::int64_t count = std::min(rows_, tokens_ - first);
@@ -83,6 +85,17 @@ class Backward {
           count, columns_);
       for (std::int64_t i = first; i < first + count; ++i) {
         const std::int64_t r = (i - first) * columns_;
+        if (next != unit) {
+          prefetch_row(in_.q + soon + i * in_.row, features_);
+          prefetch_row(in_.k + soon + i * in_.row, features_);
+          prefetch_row(in_.v + soon + i * in_.row, features_);
+          prefetch_row(grad_out_ + place(next, out_row) + i * out_row, features_);
+        }
+        if (grad_.q) {
+          prefetch_row(grad_.q + at + i * in_.row, features_);
+          prefetch_row(grad_.k + at + i * in_.row, features_);
+          prefetch_row(grad_.v + at + i * in_.row, features_);
+        }
         sums.nu += slopes(head, i, top[i], top[tokens_ + i], weight_ + r, slope_ + r);
         if (bias) add(slope_ + r, bias + i * tokens_, first_window);
       }
@@ -100,12 +113,16 @@ class Backward {
         finish(count, head.tau, dq_, q, form_.cosine ? inverse_q_ + first : nullptr,
                grad_.q + at + first * in_.row);
     }
-    if (!grad_.q) return;
+    if (!grad_.q) return sums;
     finish(tokens_, head.tau, dk_, k_, form_.cosine ? inverse_k_ : nullptr, grad_.k + at);
     finish(tokens_, head.nu, dv_, v_, form_.normalise_v ? inverse_v_ : nullptr, grad_.v + at);
+    return sums;
   }
 
  private:
+  std::int64_t place(std::int64_t unit, std::int64_t row) const {
+    return unit / form_.heads * tokens_ * row + unit % form_.heads * features_;
+  }
   std::int64_t size() const {
     const auto rounded = Arrays<T>::rounded;
     return (form_.normalise_v ? 6 : 5) * rounded(tokens_ * width_) + rounded(rows_ * width_) +
@@ -172,46 +189,48 @@ class Backward {
   std::vector<std::uint32_t> words_;
 };
 
-// Blocks are (some windows, head). Each leaves its sums, and those of the bias, to be added in
-// order.
+// Each head leaves its sums, and some windows together those of the bias, to be added in order.
 template <class T>
 void backward(const DenseForm& form, const DenseInput<T>& in, const T* stats, const T* grad_out,
               const DenseGrads<T>& grad) {
-  const std::int64_t heads = form.heads, scores = form.tokens * form.tokens;
-  std::int64_t windows = heads_per_block(form);
-  if (grad.bias) windows = std::max(windows, (form.batch + bias_parts - 1) / bias_parts);
-  const std::int64_t parts = (form.batch + windows - 1) / windows, blocks = parts * heads;
+  const std::int64_t heads = form.heads, units = form.batch * heads,
+                     size = heads * form.tokens * form.tokens;
+  const std::int64_t windows = (form.batch + bias_parts - 1) / bias_parts,
+                     parts = windows > 0 ? (form.batch + windows - 1) / windows : 0;
+  const bool shared = grad.bias && windows > 1;
   using Sums = typename Backward<T>::Sums;
-  std::vector<Sums> sums(static_cast<std::size_t>(blocks));
+  std::vector<Sums> sums(static_cast<std::size_t>(units));
   const auto bias = hwy::AllocateAligned<T>(
-      static_cast<std::size_t>(grad.bias ? std::max<std::int64_t>(1, blocks * scores) : 1));
-  parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-    Backward<T> pass(form, in, stats, grad_out, grad);
-    for (std::int64_t block = begin; block < end; ++block) {
-      const std::int64_t first = block / heads * windows, h = block % heads;
-      for (std::int64_t b = first; b < std::min(form.batch, first + windows); ++b)
-        pass.run(b, h, sums[static_cast<std::size_t>(block)],
-                 grad.bias ? bias.get() + block * scores : nullptr, b == first);
-    }
-  });
+      static_cast<std::size_t>(grad.bias ? std::max<std::int64_t>(1, parts * size) : 1));
+  parallel_for(units, shared ? windows * heads : heads_per_block(form),
+               [&](std::int64_t begin, std::int64_t end) {
+                 Backward<T> pass(form, in, stats, grad_out, grad);
+                 for (std::int64_t unit = begin; unit < end; ++unit) {
+                   const std::int64_t b = unit / heads, h = unit % heads;
+                   T* to = grad.bias
+                               ? bias.get() + b / windows * size + h * form.tokens * form.tokens
+                               : nullptr;
+                   sums[static_cast<std::size_t>(unit)] =
+                       pass.run(unit, std::min(unit + 1, end - 1), to, b % windows == 0);
+                 }
+               });
   if (grad.bias) {
     parallel_for(heads * form.tokens, 16, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) {
-        T* to = grad.bias + row * form.tokens;
-        std::fill(to, to + form.tokens, T(0));
-        for (std::int64_t part = 0; part < parts; ++part) {
-          const T* from = bias.get() + part * heads * scores + row * form.tokens;
-          for (std::int64_t j = 0; j < form.tokens; ++j) to[j] += from[j];
-        }
+      T* to = grad.bias + begin * form.tokens;
+      const std::int64_t count = (end - begin) * form.tokens;
+      std::fill(to, to + count, T(0));
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const T* from = bias.get() + part * size + begin * form.tokens;
+        for (std::int64_t j = 0; j < count; ++j) to[j] += from[j];
       }
     });
   }
   const auto total = [&](T* to, std::int64_t step, double Sums::*member) {
     if (!to) return;
     std::vector<double> all(static_cast<std::size_t>(step == 0 ? 1 : heads));
-    for (std::int64_t block = 0; block < blocks; ++block)
-      all[static_cast<std::size_t>(block % heads * step)] +=
-          sums[static_cast<std::size_t>(block)].*member;
+    for (std::int64_t unit = 0; unit < units; ++unit)
+      all[static_cast<std::size_t>(unit % heads * step)] +=
+          sums[static_cast<std::size_t>(unit)].*member;
     for (std::size_t i = 0; i < all.size(); ++i) to[i] = static_cast<T>(all[i]);
   };
   total(grad.tau, form.tau_step, &Sums::tau);

@@ -38,9 +38,12 @@ class Forward {
         labels_(static_cast<std::size_t>(columns_)),
         words_(static_cast<std::size_t>(form.keep_row())) {}
 
-  void run(std::int64_t b, std::int64_t h) {
+  // The head of number `unit` = b H + h; asks for the rows of the one of number `next`, if that is
+  // not the same.
+  void run(std::int64_t unit, std::int64_t next) {
+    const std::int64_t b = unit / form_.heads, h = unit % form_.heads;
     const Head<T> head(form_, in_, b, h, labels_.data());
-    const std::int64_t at = b * tokens_ * in_.row + h * features_;
+    const std::int64_t at = place(unit), soon = place(next);
     read(in_.q + at, form_.cosine, q_);
     read(in_.v + at, form_.normalise_v, v_);
     if (form_.cosine) {
@@ -57,8 +60,15 @@ class Forward {
       product(Product<T>{features_, q_ + first * width_, width_, 1, columns_of_k_, columns_, score_,
                          columns_, false},
               count, columns_);
-      for (std::int64_t i = first; i < first + count; ++i)
+      for (std::int64_t i = first; i < first + count; ++i) {
+        prefetch_row(out + i * out_row, features_);
+        if (next != unit) {
+          prefetch_row(in_.q + soon + i * in_.row, features_);
+          prefetch_row(in_.k + soon + i * in_.row, features_);
+          prefetch_row(in_.v + soon + i * in_.row, features_);
+        }
         weights(head, i, score_ + (i - first) * columns_, top[i], top[tokens_ + i]);
+      }
       product(Product<T>{tokens_, score_, columns_, 1, v_, width_, sum_, width_, false}, count,
               width_);
       for (std::int64_t i = first; i < first + count; ++i)
@@ -67,6 +77,9 @@ class Forward {
   }
 
  private:
+  std::int64_t place(std::int64_t unit) const {
+    return unit / form_.heads * tokens_ * in_.row + unit % form_.heads * features_;
+  }
   std::int64_t size() const {
     const auto rounded = Arrays<T>::rounded;
     return (form_.cosine ? 3 : 2) * rounded(tokens_ * width_) + rounded(features_ * columns_) +
@@ -137,8 +150,7 @@ void forward(const DenseForm& form, const DenseInput<T>& in, T* out, T* stats) {
   parallel_for(form.batch * form.heads, heads_per_block(form),
                [&](std::int64_t begin, std::int64_t end) {
                  Forward<T> pass(form, in, out, stats);
-                 for (std::int64_t i = begin; i < end; ++i)
-                   pass.run(i / form.heads, i % form.heads);
+                 for (std::int64_t i = begin; i < end; ++i) pass.run(i, std::min(i + 1, end - 1));
                });
 }
 
