@@ -12,6 +12,7 @@
 #include <lipgrad/graph/graph_layer_norm.h>
 #include <lipgrad/graph/pair_norm.h>
 #include <lipgrad/ops/clip_grad.h>
+#include <lipgrad/ops/conv2d.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/index.h>
 #include <lipgrad/ops/init.h>
@@ -81,6 +82,9 @@ TEST_SUITE("small") {
     follows_the_cpu("dropout", {{900}}, [](Inputs in) {
       Generator rng{3};
       return dropout(in[0], 0.4, Mode::train(rng));
+    });
+    follows_the_cpu("depth-wise conv2d", {{2, 20, 5, 33}, {33, 1, 3, 3}, {33}}, [](Inputs in) {
+      return conv2d(in[0], in[1], in[2], {.padding = 1, .groups = 33});
     });
     follows_the_cpu("weighted_residual", {{150, 20}, {150, 20}, {20}},
                     [](Inputs in) { return weighted_residual(in[0], in[1], in[2]); });
