@@ -247,6 +247,22 @@ HWY_ATTR void finish_rows(std::int64_t tokens, std::int64_t features, T factor, 
 template <class T>
 using LabelOf = hwy::MakeSigned<T>;
 
+// e^x for x <= 0, within 2 ulp; 0 below -86. Two thirds of the work of exp().
+HWY_INLINE F32 exp_below(F32 x) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<std::int32_t> di;
+  const F32 shift(12582912);  // 1.5 2^23: the sum's last bits are the nearest integer
+  const F32 sum = fma(x, F32(1.44269504088896341), shift), n = sum - shift;
+  F32 r = fma(n, F32(-0.693359375), x);
+  r = fma(n, F32(2.12194440054690583e-4), r);
+  const F32 q =
+      polynomial(r, 0.5, 0.16666665673, 0.04166635871, 0.00833338965, 0.00139409269, 0.00019845901);
+  const F32 y = F32(1) + fma(q, r * r, r);
+  const auto bits = hn::Add(hn::BitCast(di, y.raw), hn::ShiftLeft<23>(hn::BitCast(di, sum.raw)));
+  return select(x < F32(-86), F32(0), F32(hn::BitCast(d, bits)));
+}
+HWY_INLINE F64 exp_below(F64 x) { return exp(x); }
+
 // The numbers of one (window, head), and what a row of scores is made from.
 template <class T>
 struct Head {
@@ -298,10 +314,10 @@ void draw_keep(const DenseForm& form, const Head<T>& head, std::int64_t i, std::
     factor[j] = dropout_keeps(words[j], form.threshold) ? scale : T(0);
 }
 
-// Rows of scores that a thread holds at a time: what fits half of a first-level cache.
+// Rows of scores that a thread holds at a time: 64 KiB of them, some of a second-level cache.
 template <class T>
 std::int64_t query_rows(std::int64_t tokens) {
-  const std::int64_t rows = (16 << 10) / static_cast<std::int64_t>(sizeof(T)) /
+  const std::int64_t rows = (64 << 10) / static_cast<std::int64_t>(sizeof(T)) /
                             std::max<std::int64_t>(1, whole_vectors<T>(tokens)) / 12 * 12;
   return std::min(tokens, std::max<std::int64_t>(rows, 12));
 }

@@ -150,7 +150,7 @@ class Backward {
     V sum(0.0);
     if (form_.dropout) draw_keep(form_, head, i, words_.data(), keep_);
     for (std::int64_t j = 0; j < columns_; j += lanes) {
-      const V p = exp(head.score(load(weight + j), i, j) - shift) * scale;
+      const V p = exp_below(head.score(load(weight + j), i, j) - shift) * scale;
       V g = load(slope + j);
       if (form_.dropout) {
         g = g * load(keep_ + j);

@@ -117,7 +117,7 @@ class Forward {
     const V shift{double(top)};
     V sum(0.0);
     for (std::int64_t j = 0; j < columns_; j += lanes) {
-      const V e = exp(load(row + j) - shift);
+      const V e = exp_below(load(row + j) - shift);
       store(e, row + j);
       sum = sum + e;
     }
