@@ -30,9 +30,9 @@ struct DenseAttentionOptions {
 
 // Operands that may be undefined. All but regions have gradients.
 struct DenseAttentionTerms {
-  Tensor bias{};     // (H, T, T): added to the scores of every window
-  Tensor regions{};  // (W, T), i32 or u8, B a multiple of W: tokens of different labels do not
-                     // attend to each other; window b has the labels b % W
+  Tensor bias{};       // (H, T, T): added to the scores of every window
+  Tensor regions{};    // (W, T), i32 or u8, B a multiple of W: tokens of different labels do not
+                       // attend to each other; window b has the labels b % W
   Tensor tau{}, nu{};  // one number, or (H): in place of those of the options
 };
 
