@@ -24,9 +24,8 @@ LIPGRAD_KERNELS(
                                 double smoothing, const T* lse, const T* gy, T* gx);
 
     // The mean over rows r of sum_c t[r][c] (lse_r - x[r][c]); x, t: (total, cols), lse: (total).
-    template <class T>
-    void soft_cross_entropy(std::int64_t total, std::int64_t cols, const T* x, const T* t, T* lse,
-                            T* loss);
+    template <class T> void soft_cross_entropy(std::int64_t total, std::int64_t cols, const T* x,
+                                               const T* t, T* lse, T* loss);
     // gx and gt (total, cols), either may be null.
     template <class T>
     void soft_cross_entropy_backward(std::int64_t total, std::int64_t cols, const T* x, const T* t,
