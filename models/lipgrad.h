@@ -59,9 +59,13 @@
 #include <lipgrad/graph/transformer_conv.h>
 #include <lipgrad/models/batched_training.h>
 #include <lipgrad/models/gnn.h>
+#include <lipgrad/models/image_classification.h>
 #include <lipgrad/models/layerwise_inference.h>
 #include <lipgrad/models/node_classification.h>
+#include <lipgrad/models/swin.h>
 #include <lipgrad/models/trainer.h>
+#include <lipgrad/models/vision_block.h>
+#include <lipgrad/models/vision_transformer.h>
 #include <lipgrad/ops/activation.h>
 #include <lipgrad/ops/batch_norm.h>
 #include <lipgrad/ops/clip_grad.h>

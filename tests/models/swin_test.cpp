@@ -1,0 +1,191 @@
+#include <lipgrad/models/swin.h>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <lipgrad/core/error.h>
+#include <lipgrad/core/tape.h>
+#include <lipgrad/ops/shape.h>
+
+#include "models/vision_golden.h"
+
+namespace lipgrad {
+namespace {
+
+SwinOptions small(const std::string& model) {
+  SwinOptions o = swin_options(model);
+  o.image_height = o.image_width = 32;
+  o.patch = 2;
+  o.classes = 10;
+  o.width = 16;
+  o.depths = {2, 2};
+  o.heads = {2, 4};
+  o.window = 4;
+  o.drop_path = 0;
+  o.block.dtype = f64;
+  return o;
+}
+
+TEST_CASE("blocks of Swin and LipsFormer-Swin as published") {
+  const auto check = [](const char* file, const char* model, bool shift) {
+    CAPTURE(file);
+    Module root;
+    SwinOptions options = small(model);
+    options.block.blocks = 4;
+    Swin::Block block(root, "block", options, 16, 2, 8, 8, shift, 0);
+    test::compare(block, test::vision_golden(file), [&](const Tensor& x) {
+      return reshape(block.forward(reshape(x, {2, 8, 8, 16}), Mode::eval()), {2, 64, 16});
+    });
+  };
+  check("swin_block_plain", "swin_t", false);
+  check("lips_block_plain", "lipsformer_swin_t", false);
+  check("lips_block_shifted", "lipsformer_swin_t", true);
+}
+
+TEST_CASE("whole models of Swin and LipsFormer-Swin as published") {
+  for (const std::string name : {"swin", "lipsformer_swin"}) {
+    CAPTURE(name);
+    Swin model(small(name + "_t"));
+    test::compare(model, test::vision_golden(name == "swin" ? "swin_model" : "lips_swin_model"),
+                  [&](const Tensor& x) { return model.forward(x, Mode::eval()); });
+  }
+}
+
+TEST_CASE("published models have the published sizes") {
+  struct Size {
+    const char* name;
+    std::int64_t parameters, multiply_adds;
+  };
+  for (const auto& [name, parameters, multiply_adds] :
+       {Size{"swin_t", 28288354, 4490566656}, Size{"swin_s", 49606258, 8740875264},
+        Size{"swin_b", 87768224, 15430946816}, Size{"lipsformer_swin_t", 30908578, 4977524736},
+        Size{"lipsformer_swin_t5", 28944310, 4587055104},
+        Size{"lipsformer_swin_s", 54479794, 9663160320},
+        Size{"lipsformer_swin_b", 96011168, 16968941568},
+        Size{"lipsformer_swin_l", 214131580, 37707595776}}) {
+    CAPTURE(name);
+    const Swin model(swin_options(name));
+    std::int64_t total = 0;
+    for (const ModuleCost& cost : model.multiply_adds()) total += cost.multiply_adds;
+    CHECK(model.num_parameters() == parameters);
+    CHECK(total == multiply_adds);
+  }
+  for (const char* name : {"swin_micro", "lipsformer_swin_micro"})
+    CHECK(Swin(swin_options(name)).num_parameters() <= 1'000'000);
+  CHECK_THROWS_WITH_AS(swin_options("swin_l"), doctest::Contains("there is no model 'swin_l'"),
+                       Error);
+}
+
+TEST_CASE("every part of LipsFormer alone makes a model whose loss has gradients everywhere") {
+  std::vector<SwinOptions> all;
+  const auto add = [&](auto change) {
+    SwinOptions o = small("swin_t");
+    o.image_height = o.image_width = 16;
+    change(o);
+    all.push_back(o);
+  };
+  add([](SwinOptions& o) { o.block.norm = TokenNormKind::center; });
+  add([](SwinOptions& o) { o.block.norm = TokenNormKind::none; });
+  add([](SwinOptions& o) { o.block.place = NormPlace::post; });
+  add([](SwinOptions& o) { o.block.place = NormPlace::res_post; });
+  add([](SwinOptions& o) { o.attention.attention.score = AttentionScore::cosine; });
+  for (const ShortcutKind kind : {ShortcutKind::weighted, ShortcutKind::layer_scale,
+                                  ShortcutKind::rezero, ShortcutKind::deepnorm})
+    add([&](SwinOptions& o) {
+      o.block.shortcut = kind;
+      o.block.shortcut_initial = 0.3;
+    });
+  add([](SwinOptions& o) { o.block.convolutions = true; });
+  add([](SwinOptions& o) { o.block.init = VisionInit::spectral; });
+  add([](SwinOptions& o) {
+    o.block.convolutions = true;
+    o.block.init = VisionInit::spectral_conv;
+  });
+  add([](SwinOptions& o) { o.block.init = VisionInit::deepnorm; });
+  add([](SwinOptions& o) { o.checkpoint_blocks = true; });
+  add([](SwinOptions& o) { o.drop_path = 0.3, o.block.dropout = 0.2; });
+  for (const SwinOptions& options : all) {
+    Swin model(options);
+    Generator rng{1};
+    model.initialize(rng);
+    Tape tape;
+    const Tensor y = model.forward(randn({3, 3, 16, 16}, f64, rng), Mode::train(rng));
+    tape.backward(y, randn({3, 10}, f64, rng));
+    for (const auto& [path, parameter] : model.named_parameters()) {
+      CAPTURE(path);
+      REQUIRE(parameter->grad().defined());
+      double squares = 0;
+      for (std::int64_t i = 0; i < parameter->numel(); ++i)
+        squares += std::pow(parameter->grad().data<double>()[i], 2);
+      CHECK(squares > 0);
+    }
+  }
+}
+
+TEST_CASE("blocks that are computed again change nothing") {
+  std::vector<Tensor> grads[2];
+  for (const bool again : {false, true}) {
+    SwinOptions options = small("lipsformer_swin_t");
+    options.image_height = options.image_width = 16;
+    options.drop_path = 0.4;
+    options.checkpoint_blocks = again;
+    Swin model(options);
+    Generator rng{1};
+    model.initialize(rng);
+    Tape tape;
+    const Tensor y = model.forward(randn({4, 3, 16, 16}, f64, rng), Mode::train(rng));
+    tape.backward(y, randn({4, 10}, f64, rng));
+    for (const Parameter* p : model.parameters()) grads[again].push_back(p->grad().clone());
+  }
+  for (std::size_t i = 0; i < grads[0].size(); ++i) CHECK(bitwise_equal(grads[0][i], grads[1][i]));
+}
+
+TEST_CASE("Swin names sizes that do not fit") {
+  const auto fails = [](auto change) {
+    SwinOptions o = swin_options("swin_t");
+    change(o);
+    const Swin model(o);
+  };
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) { o.image_height = 222; }),
+                       "Swin: images of 222 x 224 are not made of patches of 4 x 4", Error);
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) { o.image_width = 232; }),
+                       "Swin: the map of 56 x 58 in stage 1 is not made of windows of 7 x 7",
+                       Error);
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) {
+                         o.heads = {3, 6};
+                       }),
+                       "Swin: 4 depths and 2 numbers of heads; expects one of each a stage", Error);
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) {
+                         o.heads = {3, 6, 12, 25};
+                       }),
+                       "Swin: stage 4 of 2 blocks, 768 features and 25 heads", Error);
+  CHECK_THROWS_WITH_AS(
+      fails([](SwinOptions& o) { o.window = 56, o.image_width = o.image_height = 28; }),
+      "Swin: the map of 7 x 7 after stage 1 cannot be halved", Error);
+  Swin model(small("swin_t"));
+  CHECK_THROWS_WITH_AS(model.forward(zeros({2, 3, 32, 30}, f64), Mode::eval()),
+                       "Swin: expects images (B, 3, 32, 32), got (2, 3, 32, 30)", Error);
+}
+
+TEST_CASE("vision_groups takes vectors, scalars and tables of positions apart") {
+  Swin model(small("lipsformer_swin_t"));
+  const std::vector<OptimizerGroup> groups = vision_groups(0.0005);
+  REQUIRE(groups.size() == 1);
+  CHECK(groups[0].weight_decay == 0.0005);
+  std::map<std::string, bool> in;
+  for (const auto& [path, parameter] : model.named_parameters())
+    in[path] = groups[0].contains(path, *parameter);
+  CHECK(in.at("head.bias"));
+  CHECK(in.at("layers.0.blocks.0.alpha1.scale"));
+  CHECK(in.at("layers.0.blocks.1.attn.relative_position_bias_table"));
+  CHECK(in.at("patch_embed.norm.weight"));
+  CHECK(!in.at("layers.0.blocks.1.attn.qkv.weight"));
+  CHECK(!in.at("layers.0.blocks.1.dwconv_layers.0.weight"));
+}
+
+}  // namespace
+}  // namespace lipgrad
