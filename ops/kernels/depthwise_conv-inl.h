@@ -2,8 +2,10 @@
 // target. Included once per target by *_cpu.cpp, after foreach_target.h and outside of any
 // namespace.
 //
-// A run of kRun neighbouring outputs is kept in registers: each pixel of a row is loaded once for
-// up to kTaps of them, so that kRun kTaps multiplications need kRun + kTaps - 1 loads.
+// The rows that a part needs are first copied side by side for one vector of channels, with zeros
+// beside the image: in the image they lie a cache line or more apart for each pixel. A run of kRun
+// neighbouring outputs is kept in registers: each pixel of a row is loaded once for up to kTaps of
+// them, so that kRun kTaps multiplications need kRun + kTaps - 1 loads.
 
 #if defined(LIPGRAD_OPS_KERNELS_DEPTHWISE_CONV_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef LIPGRAD_OPS_KERNELS_DEPTHWISE_CONV_INL_H
@@ -55,6 +57,26 @@ HWY_INLINE Inside inside(std::int64_t at, std::int64_t taps, std::int64_t size) 
 HWY_INLINE int run_length(std::int64_t outputs) {
   const std::int64_t runs = (outputs + 7) / 8, length = (outputs + runs - 1) / runs;
   return length <= 4 ? 4 : length <= 6 ? 6 : static_cast<int>(length);
+}
+
+// to(rows, columns, lanes) = one vector of channels of rows of an image of `width` pixels, x at its
+// first row: column j is pixel j - left, zeros where there is none. Rows that are not among
+// [first, last) are left out.
+template <bool kPart, class T>
+HWY_INLINE void pack_rows(std::int64_t first, std::int64_t last, std::int64_t columns,
+                          std::int64_t left, std::int64_t width, std::int64_t channels,
+                          std::int64_t count, const T* x, T* to) {
+  const hn::ScalableTag<T> d;
+  const std::int64_t lanes = Simd<T>::lanes();
+  const std::int64_t begin = std::min(left, columns), end = std::min(columns, left + width);
+  for (std::int64_t i = first; i < last; ++i) {
+    T* line = to + i * columns * lanes;
+    const T* from = x + (i * width - left) * channels;
+    for (std::int64_t j = 0; j < begin; ++j) hn::StoreU(hn::Zero(d), d, line + j * lanes);
+    for (std::int64_t j = begin; j < end; ++j)
+      hn::StoreU(channels_at<kPart>(from + j * channels, count), d, line + j * lanes);
+    for (std::int64_t j = end; j < columns; ++j) hn::StoreU(hn::Zero(d), d, line + j * lanes);
+  }
 }
 
 // Calls f(whether not all lanes are used, first channel, channels) for vectors of the part's

@@ -15,32 +15,29 @@ HWY_BEFORE_NAMESPACE();
 namespace lipgrad::cpu::HWY_NAMESPACE {
 namespace {
 
-// Outputs ox ... ox + kRun - 1 of a row, of which `outputs` exist, for one vector of channels. x,
-// weight: at the first of `rows` taps downwards that lie in the image; pixel: how far the first
-// tap of output ox lies right of the image's edge, in pixels.
+// kRun neighbouring outputs, of which `outputs` exist, for one vector of channels. x, weight:
+// packed, at the first of `rows` taps downwards that lie in the image; a row of x has `line`
+// elements.
 template <int kTaps, int kRun, bool kPart, class T>
-HWY_INLINE void forward_run(const ConvShape& s, std::int64_t rows, std::int64_t pixel,
-                            std::int64_t outputs, std::int64_t count, const T* x, const T* weight,
+HWY_INLINE void forward_run(std::int64_t rows, std::int64_t line, std::int64_t outputs,
+                            std::int64_t channels, std::int64_t count, const T* x, const T* weight,
                             ConvVec<T> bias, T* y) {
-  const std::int64_t channels = s.channels;
+  const hn::ScalableTag<T> d;
+  const std::int64_t lanes = Simd<T>::lanes();
   ConvVec<T> sum[kRun];
 #pragma GCC unroll 8
   for (int r = 0; r < kRun; ++r) sum[r] = bias;
-  for (std::int64_t ky = 0; ky < rows; ++ky) {
+  for (std::int64_t ky = 0; ky < rows; ++ky, x += line, weight += kTaps * lanes) {
     ConvVec<T> w[kTaps];
 #pragma GCC unroll 8
-    for (int k = 0; k < kTaps; ++k) w[k] = channels_at<kPart>(weight + k * channels, count);
+    for (int k = 0; k < kTaps; ++k) w[k] = hn::LoadU(d, weight + k * lanes);
 #pragma GCC unroll 16
     for (int j = 0; j < kRun + kTaps - 1; ++j) {
-      const std::int64_t at = pixel + j;
-      if (at < 0 || at >= s.width) continue;
-      const ConvVec<T> v = channels_at<kPart>(x + at * channels, count);
+      const ConvVec<T> v = hn::LoadU(d, x + j * lanes);
 #pragma GCC unroll 8
       for (int r = 0; r < kRun; ++r)
         if (j - r >= 0 && j - r < kTaps) sum[r] = hn::MulAdd(v, w[j - r], sum[r]);
     }
-    x += s.width * channels;
-    weight += kTaps * channels;
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRun; ++r)
@@ -50,19 +47,27 @@ HWY_INLINE void forward_run(const ConvShape& s, std::int64_t rows, std::int64_t 
 template <int kTaps, int kRun, class T>
 void forward_of(const ConvShape& s, const DepthwisePart& part, const T* x, const T* weight,
                 const T* bias, T* y) {
+  const std::int64_t lanes = Simd<T>::lanes(), taps = s.taps(), rows = part.rows();
+  const std::int64_t runs = (s.out_width + kRun - 1) / kRun, columns = runs * kRun + kTaps - 1,
+                     top = part.row_begin - s.pad_down, line = columns * lanes;
+  const Inside all = inside(top, rows + s.kernel_height - 1, s.height);
+  const auto packed =
+      std::make_unique_for_overwrite<T[]>((rows + s.kernel_height - 1) * line + taps * lanes);
+  T* const w = packed.get() + (rows + s.kernel_height - 1) * line;
   each_channels<T>(part, [&](auto is_part, std::int64_t c, std::int64_t count) HWY_ATTR {
     constexpr bool kPart = decltype(is_part)::value;
+    pack_rows<kPart>(all.begin, all.end, columns, s.pad_right, s.width, s.channels, count,
+                     x + (part.image * s.height + top) * s.width * s.channels + c, packed.get());
+    pack_rows<kPart>(0, 1, taps, 0, taps, s.channels, count, weight + c, w);
     const ConvVec<T> b =
         bias ? channels_at<kPart>(bias + c, count) : hn::Zero(hn::ScalableTag<T>());
-    for (std::int64_t oy = part.row_begin; oy < part.row_end; ++oy) {
-      const std::int64_t iy = oy - s.pad_down;
-      const Inside ky = inside(iy, s.kernel_height, s.height);
-      const T* from = x + (part.image * s.height + iy + ky.begin) * s.width * s.channels + c;
-      T* to = y + (part.image * s.out_height + oy) * s.out_width * s.channels + c;
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const Inside ky = inside(top + i, s.kernel_height, s.height);
+      T* to = y + (part.image * s.out_height + part.row_begin + i) * s.out_width * s.channels + c;
       for (std::int64_t ox = 0; ox < s.out_width; ox += kRun)
-        forward_run<kTaps, kRun, kPart>(s, ky.end - ky.begin, ox - s.pad_right, s.out_width - ox,
-                                        count, from, weight + ky.begin * kTaps * s.channels + c, b,
-                                        to + ox * s.channels);
+        forward_run<kTaps, kRun, kPart>(ky.end - ky.begin, line, s.out_width - ox, s.channels,
+                                        count, packed.get() + (i + ky.begin) * line + ox * lanes,
+                                        w + ky.begin * kTaps * lanes, b, to + ox * s.channels);
     }
   });
 }

@@ -13,12 +13,13 @@ namespace lipgrad::cpu {
 // Part of a result: rows of one image, and channels.
 struct DepthwisePart {
   std::int64_t image, row_begin, row_end, channel_begin, channel_end;
+  std::int64_t rows() const { return row_end - row_begin; }
 };
 
 // Results (batch, height, ., channels) in bands of rows, whose pixels stay in the cache, and groups
 // of channels.
 struct DepthwiseParts {
-  static constexpr std::int64_t band = 8, group = 128;
+  static constexpr std::int64_t band = 14, group = 128;
   std::int64_t height, channels, bands_of_image, bands, groups;
 
   DepthwiseParts(std::int64_t batch, std::int64_t rows, std::int64_t all_channels)

@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE <lipgrad/ops/kernels/depthwise_conv_weight_cpu.cpp>
 #include <hwy/foreach_target.h>
 
+#include <memory>
 #include <vector>
 
 #include <lipgrad/core/threads.h>
@@ -15,21 +16,18 @@ HWY_BEFORE_NAMESPACE();
 namespace lipgrad::cpu::HWY_NAMESPACE {
 namespace {
 
-// sum[k] += what outputs ox ... ox + kRun - 1 of a row, of which `outputs` exist, give to the taps
-// of one row of the kernel. x: the row of the image; pixel: the column of tap 0 of output ox.
-template <int kTaps, int kRun, bool kPart, class T>
-HWY_INLINE void add_run(const ConvShape& s, std::int64_t pixel, std::int64_t outputs,
-                        std::int64_t count, const T* x, const T* gy, ConvVec<T> (&sum)[kTaps]) {
+// sum[k] += what kRun neighbouring outputs give to the taps of one row of the kernel; x and gy are
+// packed, x at the pixel of tap 0 of the first output.
+template <int kTaps, int kRun, class T>
+HWY_INLINE void add_run(const T* x, const T* gy, ConvVec<T> (&sum)[kTaps]) {
+  const hn::ScalableTag<T> d;
+  const std::int64_t lanes = Simd<T>::lanes();
   ConvVec<T> g[kRun];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRun; ++r)
-    g[r] = r < outputs ? channels_at<kPart>(gy + r * s.channels, count)
-                       : hn::Zero(hn::ScalableTag<T>());
+  for (int r = 0; r < kRun; ++r) g[r] = hn::LoadU(d, gy + r * lanes);
 #pragma GCC unroll 16
   for (int j = 0; j < kRun + kTaps - 1; ++j) {
-    const std::int64_t at = pixel + j;
-    if (at < 0 || at >= s.width) continue;
-    const ConvVec<T> v = channels_at<kPart>(x + at * s.channels, count);
+    const ConvVec<T> v = hn::LoadU(d, x + j * lanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRun; ++r)
       if (j - r >= 0 && j - r < kTaps) sum[j - r] = hn::MulAdd(v, g[r], sum[j - r]);
@@ -39,21 +37,30 @@ HWY_INLINE void add_run(const ConvShape& s, std::int64_t pixel, std::int64_t out
 template <int kTaps, int kRun, class T>
 void add_of(const ConvShape& s, const DepthwisePart& part, const T* x, const T* gy, T* gweight) {
   const hn::ScalableTag<T> d;
+  const std::int64_t lanes = Simd<T>::lanes(), rows = part.rows();
+  const std::int64_t runs = (s.out_width + kRun - 1) / kRun, outputs = runs * kRun,
+                     columns = outputs + kTaps - 1, top = part.row_begin - s.pad_down,
+                     line = columns * lanes;
+  const Inside all = inside(top, rows + s.kernel_height - 1, s.height);
+  const auto packed = std::make_unique_for_overwrite<T[]>((rows + s.kernel_height - 1) * line +
+                                                          rows * outputs * lanes);
+  T* const packed_g = packed.get() + (rows + s.kernel_height - 1) * line;
   each_channels<T>(part, [&](auto is_part, std::int64_t c, std::int64_t count) HWY_ATTR {
     constexpr bool kPart = decltype(is_part)::value;
+    pack_rows<kPart>(all.begin, all.end, columns, s.pad_right, s.width, s.channels, count,
+                     x + (part.image * s.height + top) * s.width * s.channels + c, packed.get());
+    pack_rows<kPart>(
+        0, rows, outputs, 0, s.out_width, s.channels, count,
+        gy + (part.image * s.out_height + part.row_begin) * s.out_width * s.channels + c, packed_g);
     for (std::int64_t ky = 0; ky < s.kernel_height; ++ky) {
       ConvVec<T> sum[kTaps];
 #pragma GCC unroll 8
       for (int k = 0; k < kTaps; ++k) sum[k] = hn::Zero(d);
-      for (std::int64_t oy = part.row_begin; oy < part.row_end; ++oy) {
-        const std::int64_t iy = oy - s.pad_down + ky;
-        if (iy < 0 || iy >= s.height) continue;
-        const T* from = x + (part.image * s.height + iy) * s.width * s.channels + c;
-        const T* g = gy + (part.image * s.out_height + oy) * s.out_width * s.channels + c;
-        for (std::int64_t ox = 0; ox < s.out_width; ox += kRun)
-          add_run<kTaps, kRun, kPart>(s, ox - s.pad_right, s.out_width - ox, count, from,
-                                      g + ox * s.channels, sum);
-      }
+      const Inside i = inside(top + ky, rows, s.height);
+      for (std::int64_t row = i.begin; row < i.end; ++row)
+        for (std::int64_t ox = 0; ox < outputs; ox += kRun)
+          add_run<kTaps, kRun>(packed.get() + (row + ky) * line + ox * lanes,
+                               packed_g + (row * outputs + ox) * lanes, sum);
       T* to = gweight + ky * kTaps * s.channels + c;
 #pragma GCC unroll 8
       for (int k = 0; k < kTaps; ++k)
