@@ -66,6 +66,8 @@ SwinOptions checked(SwinOptions o) {
   return o;
 }
 
+std::int64_t last_width(const SwinOptions& o) { return o.width << (o.depths.size() - 1); }
+
 }  // namespace
 
 Swin::Block::Block(Module& parent, std::string name, const SwinOptions& options,
@@ -124,12 +126,18 @@ Tensor Swin::Downsample::forward(const Tensor& x) const {
   return reduction.forward(norm.forward(patch_merge(x)));
 }
 
-Swin::Swin(const SwinOptions& options) : options_(checked(options)) {
+Swin::Swin(const SwinOptions& options)
+    : options_(checked(options)),
+      patch_embed(
+          *this, "patch_embed", options_.channels, options_.width, Size2d(options_.patch),
+          {.weight_initializer = conv_initializer(options_.block), .dtype = options_.block.dtype}),
+      patch_norm(patch_embed, "norm", options_.width, options_.block),
+      norm(*this, "norm", last_width(options_), options_.block),
+      head(*this, "head", last_width(options_), options_.classes,
+           {.weight_initializer = linear_initializer(options_.block),
+            .bias_initializer = init::zeros(),
+            .dtype = options_.block.dtype}) {
   const SwinOptions& o = options_;
-  patch_embed.emplace(
-      *this, "patch_embed", o.channels, o.width, Size2d(o.patch),
-      PatchEmbedOptions{.weight_initializer = conv_initializer(o.block), .dtype = o.block.dtype});
-  patch_norm.emplace(*patch_embed, "norm", o.width, o.block);
   std::int64_t height = o.image_height / o.patch, width = o.image_width / o.patch, number = 0;
   const std::int64_t last = std::max<std::int64_t>(1, o.block.blocks - 1);
   for (std::size_t s = 0; s < o.depths.size(); ++s) {
@@ -143,12 +151,6 @@ Swin::Swin(const SwinOptions& options) : options_(checked(options)) {
     stage.downsample.emplace(stage, "downsample", features, o.block);
     height /= 2, width /= 2;
   }
-  const std::int64_t features = o.width << (o.depths.size() - 1);
-  norm.emplace(*this, "norm", features, o.block);
-  head.emplace(*this, "head", features, o.classes,
-               LinearLayerOptions{.weight_initializer = linear_initializer(o.block),
-                                  .bias_initializer = init::zeros(),
-                                  .dtype = o.block.dtype});
 }
 
 Tensor Swin::forward(const Tensor& images, Mode mode) const {
@@ -157,7 +159,7 @@ Tensor Swin::forward(const Tensor& images, Mode mode) const {
                     images.size(3) == options_.image_width,
                 "Swin: expects images (B, {}, {}, {}), got {}", options_.channels,
                 options_.image_height, options_.image_width, images.shape());
-  Tensor x = patch_norm->forward(patch_embed->forward(images));
+  Tensor x = patch_norm.forward(patch_embed.forward(images));
   for (std::size_t s = 0; s < layers.size(); ++s) {
     const Stage& stage = layers[s];
     for (std::size_t i = 0; i < stage.blocks.size(); ++i) {
@@ -169,7 +171,7 @@ Tensor Swin::forward(const Tensor& images, Mode mode) const {
     }
     if (stage.downsample) x = stage.downsample->forward(x);
   }
-  return head->forward(mean(norm->forward(x), {1, 2}));
+  return head.forward(mean(norm.forward(x), {1, 2}));
 }
 
 ModuleCosts Swin::multiply_adds() const {
@@ -184,7 +186,7 @@ ModuleCosts Swin::multiply_adds() const {
     tokens /= 4;
     costs.push_back({layers[s].downsample->reduction.path(), tokens * 8 * features * features});
   }
-  costs.push_back({"head", head->weight.numel()});
+  costs.push_back({"head", head.weight.numel()});
   return costs;
 }
 

@@ -84,14 +84,15 @@ class Swin : public ImageClassifier {
     std::optional<Downsample> downsample;
   };
 
-  std::optional<PatchEmbed> patch_embed;
-  std::optional<TokenNorm> patch_norm;  // "patch_embed.norm"
-  ModuleList<Stage> layers{*this, "layers"};
-  std::optional<TokenNorm> norm;
-  std::optional<Linear> head;
-
  private:
   SwinOptions options_;
+
+ public:
+  PatchEmbed patch_embed;
+  TokenNorm patch_norm;  // "patch_embed.norm"
+  ModuleList<Stage> layers{*this, "layers"};
+  TokenNorm norm;
+  Linear head;
 };
 
 // The published settings: swin_t, swin_s, swin_b; lipsformer_swin_t (depths 2, 2, 6, 2),

@@ -67,22 +67,22 @@ void VisionTransformer::Block::add_costs(std::int64_t tokens, ModuleCosts& costs
 }
 
 VisionTransformer::VisionTransformer(const VisionTransformerOptions& options)
-    : options_(checked(options)) {
-  const VisionTransformerOptions& o = options_;
-  const Initializer small = init::normal(0, 0.02);
-  cls_token.emplace(*this, "cls_token", Shape{1, 1, o.width}, small, o.block.dtype);
-  pos_embed.emplace(*this, "pos_embed", Shape{1, 1 + patches(o), o.width}, small, o.block.dtype);
-  patch_embed.emplace(
-      *this, "patch_embed", o.channels, o.width, Size2d(o.patch),
-      PatchEmbedOptions{.weight_initializer = conv_initializer(o.block), .dtype = o.block.dtype});
-  const double last = static_cast<double>(std::max<std::int64_t>(1, o.depth - 1));
-  for (std::int64_t i = 0; i < o.depth; ++i)
-    blocks.emplace_back(o, o.drop_path * static_cast<double>(i) / last);
-  norm.emplace(*this, "norm", o.width, o.block);
-  head.emplace(*this, "head", o.width, o.classes,
-               LinearLayerOptions{.weight_initializer = linear_initializer(o.block),
-                                  .bias_initializer = init::zeros(),
-                                  .dtype = o.block.dtype});
+    : options_(checked(options)),
+      cls_token(*this, "cls_token", {1, 1, options_.width}, init::normal(0, 0.02),
+                options_.block.dtype),
+      pos_embed(*this, "pos_embed", {1, 1 + patches(options_), options_.width},
+                init::normal(0, 0.02), options_.block.dtype),
+      patch_embed(
+          *this, "patch_embed", options_.channels, options_.width, Size2d(options_.patch),
+          {.weight_initializer = conv_initializer(options_.block), .dtype = options_.block.dtype}),
+      norm(*this, "norm", options_.width, options_.block),
+      head(*this, "head", options_.width, options_.classes,
+           {.weight_initializer = linear_initializer(options_.block),
+            .bias_initializer = init::zeros(),
+            .dtype = options_.block.dtype}) {
+  const double last = static_cast<double>(std::max<std::int64_t>(1, options_.depth - 1));
+  for (std::int64_t i = 0; i < options_.depth; ++i)
+    blocks.emplace_back(options_, options_.drop_path * static_cast<double>(i) / last);
 }
 
 Tensor VisionTransformer::forward(const Tensor& images, Mode mode) const {
@@ -92,9 +92,9 @@ Tensor VisionTransformer::forward(const Tensor& images, Mode mode) const {
                 "VisionTransformer: expects images (B, {}, {}, {}), got {}", o.channels,
                 o.image_height, o.image_width, images.shape());
   const std::int64_t batch = images.size(0);
-  const Tensor tokens = reshape(patch_embed->forward(images), {batch, patches(o), o.width});
-  const Tensor first = broadcast_to(*cls_token, {batch, 1, o.width});
-  Tensor x = concat({first, tokens}, 1) + *pos_embed;
+  const Tensor tokens = reshape(patch_embed.forward(images), {batch, patches(o), o.width});
+  const Tensor first = broadcast_to(cls_token, {batch, 1, o.width});
+  Tensor x = concat({first, tokens}, 1) + pos_embed;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     const Block& block = blocks[i];
     x = o.checkpoint_blocks && mode.is_train()
@@ -103,7 +103,7 @@ Tensor VisionTransformer::forward(const Tensor& images, Mode mode) const {
             : block.forward(x, mode);
   }
   // Rows are normed one by one: only the class token's is needed.
-  return head->forward(norm->forward(reshape(slice(x, 1, 0, 1), {batch, o.width})));
+  return head.forward(norm.forward(reshape(slice(x, 1, 0, 1), {batch, o.width})));
 }
 
 ModuleCosts VisionTransformer::multiply_adds() const {
@@ -111,7 +111,7 @@ ModuleCosts VisionTransformer::multiply_adds() const {
   ModuleCosts costs;
   costs.push_back({"patch_embed.proj", patches(o) * o.width * o.channels * o.patch * o.patch});
   for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].add_costs(1 + patches(o), costs);
-  costs.push_back({"head", head->weight.numel()});
+  costs.push_back({"head", head.weight.numel()});
   return costs;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include <lipgrad/models/vision_block.h>
@@ -47,14 +46,15 @@ class VisionTransformer : public ImageClassifier {
     MultiHeadAttention attn;
   };
 
-  std::optional<Parameter> cls_token, pos_embed;  // (1, 1, width), (1, 1 + patches, width)
-  std::optional<PatchEmbed> patch_embed;
-  ModuleList<Block> blocks{*this, "blocks"};
-  std::optional<TokenNorm> norm;
-  std::optional<Linear> head;
-
  private:
   VisionTransformerOptions options_;
+
+ public:
+  Parameter cls_token, pos_embed;  // (1, 1, width), (1, 1 + patches, width)
+  PatchEmbed patch_embed;
+  ModuleList<Block> blocks{*this, "blocks"};
+  TokenNorm norm;
+  Linear head;
 };
 
 // The published settings: vit_ti, vit_s, vit_b, of 16 x 16 patches; vit_micro is for small grey
