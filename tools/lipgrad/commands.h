@@ -16,7 +16,9 @@ void add_doctor(CLI::App& app, int& exit);
 void add_eval(CLI::App& app, int& exit);
 void add_gradcheck(CLI::App& app, int& exit);
 void add_inspect(CLI::App& app, int& exit);
+void add_predict(CLI::App& app, int& exit);
 void add_rates(CLI::App& app, int& exit);
+void add_summary(CLI::App& app, int& exit);
 void add_sweep(CLI::App& app, int& exit);
 void add_train(CLI::App& app, int& exit);
 

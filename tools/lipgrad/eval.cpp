@@ -8,11 +8,13 @@
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/log.h>
+#include <lipgrad/models/image_classification.h>
 #include <lipgrad/models/node_classification.h>
 
 #include "lipgrad/commands.h"
 #include "lipgrad/results.h"
 #include "lipgrad/training.h"
+#include "lipgrad/vision_training.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -21,12 +23,11 @@ struct Options {
   std::string checkpoint, data, json, device = "cpu";
 };
 
-// The configuration that the checkpoint was trained with.
-Configuration configuration_of(const std::string& path) {
-  const auto config =
-      nlohmann::json::parse(read_checkpoint_info(path).config, nullptr, /*exceptions=*/false);
-  const auto model =
-      config.is_object() ? config.value("model", nlohmann::json()) : nlohmann::json();
+using Json = nlohmann::json;
+
+// The settings of a graph network that the checkpoint was trained with.
+GnnSettings gnn_settings_of(const std::string& path, const Json& config) {
+  const auto model = config.is_object() ? config.value("model", Json()) : Json();
   const std::vector<std::string> models = model_names();
   if (!model.is_string() ||
       std::find(models.begin(), models.end(), model.get<std::string>()) == models.end())
@@ -35,21 +36,59 @@ Configuration configuration_of(const std::string& path) {
   CLI::App command("", model.get<std::string>());
   add_configuration(command, configuration);
   fill_from_checkpoint(command, config, path);
-  return configuration;
+  return configuration.settings;
 }
 
-int run(const Options& o) {
-  GnnSettings settings = configuration_of(o.checkpoint).settings;
+struct Measured {
+  std::string data;
+  std::vector<Metric> metrics;
+};
+
+Measured measure_gnn(const Options& o, const Json& config, Device device) {
+  GnnSettings settings = gnn_settings_of(o.checkpoint, config);
   if (!o.data.empty()) settings.data = o.data;
-  if (!o.json.empty()) check_writable(o.json);
-  const Device device = parse_device(o.device);
   const NodeData data = load(settings).to(device);
   const std::unique_ptr<Gnn> model = make_gnn(settings, data);
   model->to(device);
   load_checkpoint(o.checkpoint, *model);
-  const std::vector<Metric> metrics = read(node_classification(*model, data).evaluate());
+  return {data.name, read(node_classification(*model, data).evaluate())};
+}
+
+Measured measure_vision(const Options& o, const Json& config, Device device) {
+  TrainedVision trained = load_vision(o.checkpoint, config, device);
+  if (!o.data.empty()) trained.settings.data = o.data;
+  const ImageData data = load(trained.settings);
+  if (data.train->info().channels != trained.images.channels ||
+      data.train->classes() != static_cast<std::int64_t>(trained.images.class_names.size()))
+    throw Error(fmt::format("{}: images of {} classes and {} channels; the model knows {} and {}",
+                            trained.settings.data, data.train->classes(),
+                            data.train->info().channels, trained.images.class_names.size(),
+                            trained.images.channels));
+  Measured measured{data.train->info().name, {}};
+  const auto measure = [&](const std::shared_ptr<const ImageSet>& images, const char* part) {
+    if (!images) return;
+    ImageLoader loader(images, {.batch_size = trained.settings.batch_size,
+                                .train = false,
+                                .evaluation = evaluation_options(trained.settings)});
+    for (const Metric& metric :
+         read(measure_image_classification(*trained.model, loader, part, device)))
+      measured.metrics.push_back(metric);
+  };
+  measure(data.train, "train");
+  measure(data.validation, "valid");
+  measure(data.test, "test");
+  return measured;
+}
+
+int run(const Options& o) {
+  if (!o.json.empty()) check_writable(o.json);
+  const Device device = parse_device(o.device);
+  const Json config =
+      Json::parse(read_checkpoint_info(o.checkpoint).config, nullptr, /*exceptions=*/false);
+  const auto [data, metrics] =
+      is_vision(config) ? measure_vision(o, config, device) : measure_gnn(o, config, device);
   Table table({"measure", "value"});
-  nlohmann::json json = {{"checkpoint", o.checkpoint}, {"data", data.name}};
+  Json json = {{"checkpoint", o.checkpoint}, {"data", data}};
   for (const Metric& metric : metrics) {
     const bool share = !metric.name.ends_with("loss");
     table.add_row({metric.name, share ? fmt::format("{:.1f} %", 100 * metric.value)
@@ -68,7 +107,7 @@ void add_eval(CLI::App& app, int& exit) {
   CLI::App* command =
       app.add_subcommand("eval", "Measure a checkpoint of `lipgrad train` on its data set");
   command->add_option("checkpoint", o->checkpoint, "A .lip file, such as best.lip")->required();
-  command->add_option("--data", o->data, "Another data set: a name, 'generated', or a .npz file");
+  command->add_option("--data", o->data, "Another data set, as `lipgrad train` takes it");
   add_device(*command, o->device);
   command->add_option("--json", o->json, "Also write the results to this file");
   command->callback([o, &exit] { exit = run(*o); });

@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/graph/datasets.h>
 
+#include "lipgrad/choices.h"
+
 namespace lipgrad::cli {
 namespace {
-
-// Options whose values have names.
-template <class T>
-using Choices = std::vector<std::pair<std::string, T>>;
 
 const Choices<AttentionNormChoice> attention_norms{
     {"none", AttentionNormChoice::none},
@@ -44,40 +41,6 @@ const Choices<Residual> residuals{{"none", Residual::none},
                                   {"weighted", Residual::weighted},
                                   {"damped", Residual::damped}};
 const Choices<bool> initialisers{{"glorot", false}, {"spectral", true}};
-
-// An option that takes one of the names; the first is the default.
-template <class T>
-void add_choice(CLI::App& command, const char* option, T& value, const Choices<T>& names,
-                const std::string& help) {
-  std::vector<std::string> all;
-  for (const auto& [name, meaning] : names) all.push_back(name);
-  command
-      .add_option_function<std::string>(
-          option,
-          [&value, &names](const std::string& given) {
-            for (const auto& [name, meaning] : names)
-              if (name == given) value = meaning;
-          },
-          help)
-      ->default_str(names.front().first)
-      ->check(CLI::IsMember(all));
-}
-
-// A finite number of at least 0, or above 0.
-CLI::Validator number(const char* name, bool zero) {
-  return CLI::Validator(
-      [=](std::string& text) {
-        double value = 0;
-        if (CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
-            (zero ? value >= 0 : value > 0))
-          return std::string();
-        return fmt::format("expected a number {} 0, got {}", zero ? "of at least" : "above", text);
-      },
-      name);
-}
-const CLI::Validator non_negative = number("NONNEGATIVE", true);
-const CLI::Validator positive = number("POSITIVE", false);
-const CLI::Range any_count(std::int64_t{0}, std::int64_t{1} << 40);
 
 void add_data(CLI::App& command, GnnSettings& s) {
   command.option_defaults()->group(data_group);

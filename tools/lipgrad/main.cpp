@@ -29,6 +29,8 @@ int main(int argc, char** argv) {
   cli::add_train(app, exit);
   cli::add_sweep(app, exit);
   cli::add_eval(app, exit);
+  cli::add_predict(app, exit);
+  cli::add_summary(app, exit);
   cli::add_inspect(app, exit);
   cli::add_gradcheck(app, exit);
   cli::add_rates(app, exit);

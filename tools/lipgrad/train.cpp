@@ -1,36 +1,23 @@
-#include <sys/resource.h>
-
 #include <cstdio>
-#include <filesystem>
 #include <memory>
-#include <vector>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <lipgrad/core/cuda_status.h>
-#include <lipgrad/core/error.h>
-#include <lipgrad/core/file.h>
-#include <lipgrad/core/log.h>
-#include <lipgrad/core/memory.h>
 
 #include "lipgrad/commands.h"
-#include "lipgrad/results.h"
+#include "lipgrad/runs.h"
 #include "lipgrad/training.h"
+#include "lipgrad/vision_training.h"
 
 namespace lipgrad::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 struct Options {
   explicit Options(const std::string& model) : configuration(model) {}
 
   Configuration configuration;
-  RunOptions run;
-  std::string config, out, json, device = "cpu";
-  std::int64_t runs = 1;
-  bool quiet = false;
+  RunsOptions runs;
 };
 
 void describe(const NodeData& data, const GnnSettings& settings) {
@@ -47,106 +34,80 @@ void describe(const NodeData& data, const GnnSettings& settings) {
 }
 
 int run(CLI::App& command, Options& o) {
-  complete(command, o.configuration, o.config.empty() ? Settings{} : read_settings(o.config),
-           o.config);
+  RunsOptions& runs = o.runs;
+  complete(command, o.configuration, runs.config.empty() ? Settings{} : read_settings(runs.config),
+           runs.config);
   const GnnSettings& s = o.configuration.settings;
-  if (o.run.resume && o.out.empty())
-    throw Error("train: --resume needs --out DIR, the directory of the run to continue");
-  if (!o.json.empty()) {
-    std::error_code error;  // which training tells
-    if (!o.out.empty()) std::filesystem::create_directories(o.out, error);
-    check_writable(o.json);
-  }
-  const Device device = parse_device(o.device);
+  check_runs(runs);
+  const Device device = parse_device(runs.device);
   if (o.configuration.tf32) set_matmul_precision(MatmulPrecision::tf32);
   const NodeData data = load(s).to(device);
-  if (!o.quiet) describe(data, s);
-  o.run.progress = !o.quiet;
-  catch_stop_signals();
-
-  Table table({"seed", "epochs", "best epoch", "valid", "test", "test at the end", "ms an epoch"});
-  std::vector<double> tests, lasts, seconds;
-  Json json = {{"config", to_json(command, o.configuration, s.seed)}, {"runs", Json::array()}};
-  std::string score = "score";
-  const auto percent = [](double x) { return fmt::format("{:.1f} %", 100 * x); };
-  for (std::int64_t i = 0; i < o.runs; ++i) {
-    const std::uint64_t seed = s.seed + static_cast<std::uint64_t>(i);
-    o.run.out = o.out.empty() || o.runs == 1
-                    ? o.out
-                    : (std::filesystem::path(o.out) / fmt::format("run{}", i)).string();
-    const Run one = train_run(command, o.configuration, data, seed, o.run);
-    const TrainResult& r = one.result;
-    if (r.interrupted) {
-      std::fprintf(stderr, "stopped after epoch %lld", static_cast<long long>(r.epochs));
-      if (!o.out.empty())
-        std::fprintf(stderr, "; the same command with --resume goes on from there");
-      std::fprintf(stderr, "\n");
-      return interrupted;
-    }
-    score = one.score;
-    tests.push_back(find(r.best, "test_" + score));
-    lasts.push_back(find(r.last, "test_" + score));
-    seconds.push_back(r.seconds_per_epoch);
-    table.add_row({std::to_string(seed), std::to_string(r.epochs), std::to_string(r.best_epoch),
-                   percent(find(r.best, "valid_" + score)), percent(tests.back()),
-                   percent(lasts.back()), fmt::format("{:.2f}", 1e3 * r.seconds_per_epoch)});
-    json["runs"].push_back(to_json(one));
-  }
-  const auto [mean, deviation] = mean_and_std(tests);
-  const double last_mean = mean_and_std(lasts).first;
-  std::fputs(table.str().c_str(), stdout);
-  if (o.runs > 1)
-    std::printf("\ntest %s over %lld seeds: %.2f %% +- %.2f (last epoch: %.2f %%)\n", score.c_str(),
-                static_cast<long long>(o.runs), 100 * mean, 100 * deviation, 100 * last_mean);
-  if (!o.json.empty()) {
-    rusage usage{};
-    getrusage(RUSAGE_SELF, &usage);
-    json["test_" + score + "_mean"] = mean;
-    json["test_" + score + "_std"] = deviation;
-    json["test_" + score + "_last_mean"] = last_mean;
-    json["seconds_per_epoch"] = median(seconds);
-    json["device"] = device.str();
-    json["peak_tensor_bytes"] = memory::counters(device).peak;
-    json["peak_memory_bytes"] = std::int64_t{usage.ru_maxrss} * 1024;
-    write_json(o.json, json);
-  }
-  return success;
+  if (!runs.quiet) describe(data, s);
+  return run_all(runs, s.seed, to_json(command, o.configuration, s.seed), device,
+                 [&](std::uint64_t seed, const RunOptions& how) {
+                   return train_run(command, o.configuration, data, seed, how);
+                 });
 }
 
 // One subcommand a model, each with the options its layers have.
 void add_model(CLI::App& train, const std::string& name, const char* what, int& exit) {
   auto o = std::make_shared<Options>(name);
   CLI::App* command = train.add_subcommand(name, what);
-  command->option_defaults()->always_capture_default();
-  command->add_option("--config", o->config,
-                      "TOML file of settings, by the names of these options: layers = 30");
+  add_config(*command, o->runs);
   add_configuration(*command, o->configuration);
-  command->option_defaults()->group("Runs and results");
-  command->add_option("--runs", o->runs, "Runs, each with its own seed")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{100000}));
-  command->add_option(
-      "--out", o->out,
-      "Directory for checkpoints, metrics.jsonl and TensorBoard's events (run0, run1, "
-      "... below it if there are several)");
-  command->add_option("--checkpoint-every", o->run.checkpoint_every, "Epochs between checkpoints")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
-  command
-      ->add_option("--log-gradients", o->run.log_gradients,
-                   "Log the norm of every parameter's gradient every so many epochs; 0: never")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
-  command->add_flag("--resume", o->run.resume, "Continue the run in --out where it stopped");
-  command->add_option("--json", o->json, "Also write the results to this file");
-  add_device(*command, o->device);
-  command->add_flag("--cuda-graph", o->run.cuda_graph, "Launch each step as one CUDA graph");
-  command->add_flag("--quiet", o->quiet, "No progress");
+  add_runs(*command, o->runs);
+  command->add_flag("--cuda-graph", o->runs.run.cuda_graph, "Launch each step as one CUDA graph");
   command->footer(describe_presets(o->configuration.settings.model.layer));
   command->callback([o, command, &exit] { exit = run(*command, *o); });
+}
+
+struct VisionOptions {
+  VisionConfiguration configuration;
+  RunsOptions runs;
+};
+
+void describe(const ImageData& data) {
+  const ImageSetInfo& info = data.train->info();
+  const auto count = [](const std::shared_ptr<const ImageSet>& set) {
+    return set ? set->size() : 0;
+  };
+  fmt::print(stderr, "{}: {} training, {} validation, {} test images, {} classes, {}\n", info.name,
+             data.train->size(), count(data.validation), count(data.test), data.train->classes(),
+             info.channels == 1 ? "grey" : "coloured");
+}
+
+int run_vision(CLI::App& command, VisionOptions& o) {
+  RunsOptions& runs = o.runs;
+  complete(command, o.configuration, runs.config.empty() ? Settings{} : read_settings(runs.config),
+           runs.config);
+  const VisionSettings& s = o.configuration.settings;
+  check_runs(runs);
+  const Device device = parse_device(runs.device);
+  if (o.configuration.tf32) set_matmul_precision(MatmulPrecision::tf32);
+  const ImageData data = load(s);
+  if (!runs.quiet) describe(data);
+  return run_all(runs, s.seed, to_json(command, o.configuration, data.train->info(), s.seed),
+                 device, [&](std::uint64_t seed, const RunOptions& how) {
+                   return train_run(command, o.configuration, data, seed, device, how);
+                 });
+}
+
+void add_vision(CLI::App& train, int& exit) {
+  auto o = std::make_shared<VisionOptions>();
+  o->runs.run.checkpoint_every = 1;
+  CLI::App* command =
+      train.add_subcommand("vision", "Transformers of images: LipsFormer-Swin, Swin, ViT");
+  add_config(*command, o->runs);
+  add_configuration(*command, o->configuration);
+  add_runs(*command, o->runs);
+  command->footer(describe_vision_presets());
+  command->callback([o, command, &exit] { exit = run_vision(*command, *o); });
 }
 
 }  // namespace
 
 void add_train(CLI::App& app, int& exit) {
-  CLI::App* train = app.add_subcommand("train", "Train a graph network for node classification");
+  CLI::App* train = app.add_subcommand("train", "Train a graph network or a model of images");
   train->require_subcommand(1);
   add_model(*train, "gcn", "Graph convolutions (Kipf, Welling)", exit);
   add_model(*train, "ggnn", "Gated graph layers (Li et al.)", exit);
@@ -154,6 +115,7 @@ void add_train(CLI::App& app, int& exit) {
   add_model(*train, "gatv2",
             "Graph attention whose scores are computed of both ends (Brody et al.)", exit);
   add_model(*train, "transformer", "Graph transformer (Shi et al., UniMP)", exit);
+  add_vision(*train, exit);
 }
 
 }  // namespace lipgrad::cli
