@@ -194,6 +194,43 @@ TEST_CASE("WindowAttention: Swin-V2's form") {
   CHECK_FALSE(net.attention.parameters().back()->grad().defined());  // the offsets
 }
 
+TEST_CASE("Attention layers: values and gradients of Swin-V2's formula and of QK-norm") {
+  const auto check = [](auto& layer, const std::map<std::string, Tensor>& golden, auto&& forward) {
+    for (const auto& [path, parameter] : layer.named_parameters()) {
+      if (parameter->trainable()) {
+        parameter->set_value(golden.at("w." + path));
+      } else {
+        Generator unused;
+        parameter->initialize(unused);
+      }
+    }
+    Tape tape;
+    const Tensor x = tape.watch(golden.at("in.x"));
+    const Tensor y = forward(x);
+    CHECK(distance(y, golden.at("out.y")) <= 1e-12);
+    CHECK(distance(tape.grad(y, {x}, golden.at("rand.r"), {.retain = true})[0],
+                   golden.at("gin.x")) <= 1e-10);
+    tape.backward(y, golden.at("rand.r"));
+    for (const auto& [path, parameter] : layer.named_parameters()) {
+      CAPTURE(path);
+      if (parameter->trainable())
+        CHECK(distance(parameter->grad(), golden.at("gw." + path)) <= 1e-10);
+    }
+  };
+  Module root;
+  MultiHeadAttentionOptions second{.dim = 8, .heads = 2, .dtype = f64};
+  second.attention = cosine(10);
+  second.learn_tau = Learned::each_head;
+  second.tau_ceiling = 100;
+  second.qkv_bias = QkvBias::queries_and_values;
+  WindowAttention windows(root, "windows", second, {2, 3, PositionBias::continuous});
+  check(windows, load_npz(test::golden("window_attention/swin_v2.npz")),
+        [&](const Tensor& x) { return windows.forward(x, {}, Mode::eval()); });
+  MultiHeadAttention normed(root, "normed", {.dim = 12, .heads = 3, .qk_norm = true, .dtype = f64});
+  check(normed, load_npz(test::golden("window_attention/qk_norm.npz")),
+        [&](const Tensor& x) { return normed.forward(x, Mode::eval()); });
+}
+
 TEST_CASE("MultiHeadAttention: learned tau and nu, norms of queries and keys") {
   struct Layer : Module {
     explicit Layer(const MultiHeadAttentionOptions& options) : attention(*this, "a", options) {}
