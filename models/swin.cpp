@@ -37,6 +37,7 @@ SwinOptions checked(SwinOptions o) {
                     o.image_height % o.patch == 0 && o.image_width % o.patch == 0,
                 "Swin: images of {} x {} are not made of patches of {} x {}", o.image_height,
                 o.image_width, o.patch, o.patch);
+  LIPGRAD_CHECK(o.depths.size() <= 8, "Swin: {} stages; expects at most 8", o.depths.size());
   LIPGRAD_CHECK(!o.depths.empty() && o.depths.size() == o.heads.size(),
                 "Swin: {} depths and {} numbers of heads; expects one of each a stage",
                 o.depths.size(), o.heads.size());

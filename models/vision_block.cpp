@@ -36,7 +36,7 @@ LinearLayerOptions linear_options(const BlockOptions& options, Activation activa
 }
 
 std::int64_t hidden_of(std::int64_t features, double ratio) {
-  LIPGRAD_CHECK(ratio > 0 && std::isfinite(ratio), "Mlp: ratio {} must be above 0", ratio);
+  LIPGRAD_CHECK(ratio > 0 && ratio <= 1024, "Mlp: ratio {} is not above 0 and at most 1024", ratio);
   return std::max<std::int64_t>(1,
                                 static_cast<std::int64_t>(static_cast<double>(features) * ratio));
 }

@@ -166,6 +166,11 @@ TEST_CASE("Swin names sizes that do not fit") {
   CHECK_THROWS_WITH_AS(
       fails([](SwinOptions& o) { o.window = 56, o.image_width = o.image_height = 28; }),
       "Swin: the map of 7 x 7 after stage 1 cannot be halved", Error);
+  CHECK_THROWS_WITH_AS(
+      fails([](SwinOptions& o) { o.depths = o.heads = {1, 1, 1, 1, 1, 1, 1, 1, 1}; }),
+      "Swin: 9 stages; expects at most 8", Error);
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) { o.block.mlp_ratio = 1e300; }),
+                       "Mlp: ratio 1e+300 is not above 0 and at most 1024", Error);
   Swin model(small("swin_t"));
   CHECK_THROWS_WITH_AS(model.forward(zeros({2, 3, 32, 30}, f64), Mode::eval()),
                        "Swin: expects images (B, 3, 32, 32), got (2, 3, 32, 30)", Error);

@@ -116,7 +116,7 @@ void add_vision_data(CLI::App& command, VisionSettings& s) {
                   "Share of the training images that is set aside for validation")
       ->check(CLI::Range(0.0, 0.99));
   command.add_option("--image-size", s.image_size, "Height and width of the images [the model's]")
-      ->check(any_count);
+      ->check(CLI::Range(1, 1 << 16));
   command.add_option("--batch-size", s.batch_size, "Images of a step")->check(size);
   AugmentOptions& a = s.augment;
   add_choice(command, "--crop", a.crop, crops,
