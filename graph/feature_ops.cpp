@@ -1,4 +1,5 @@
-// The ops on features of either kind, apart from features.cpp so that readers of data sets need no op.
+// The ops on features of either kind, apart from features.cpp so that readers of data sets need no
+// op.
 #include <lipgrad/graph/features.h>
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/linear.h>
