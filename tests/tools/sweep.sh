@@ -46,6 +46,9 @@ works "sweep: a grid file" "${tiny[@]}" --config grid.toml --dry-run
 has "sweep: methods of a grid file" out "12 runs" "plain, layers 2, seed 7" "Lip, layers 4, seed 9"
 works "sweep: the command line before the file" "${tiny[@]}" --config grid.toml --layers 5,6 --methods Lip --dry-run
 has "sweep: axes replaced, methods left out" out "4 runs" "layers 6, seed 9"
+printf 'layers = [2, 3]\n[method.base]\n[method.fast]\nlr = 0.1\n' >base.toml
+works "sweep: a method of no settings" "${tiny[@]}" --config base.toml --dry-run
+has "sweep: it is one of the grid" out "4 runs" "base, layers 2" "fast, layers 3"
 refused "sweep: a setting that methods set" 1 "norm is set by the method 'Lip'" "${tiny[@]}" --config grid.toml --norm layernorm --dry-run
 refused "sweep: no such method" 1 "no method 'Lop'.*plain, Lip" "${tiny[@]}" --config grid.toml --methods Lop
 refused "sweep: an axis that is no setting" 2 "layrs" "${tiny[@]}" --layrs 2,3

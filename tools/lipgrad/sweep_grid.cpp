@@ -192,8 +192,16 @@ void read_grid(Grid& grid, const std::string& path) {
   } catch (const CLI::Error& error) {
     throw Error(path + ": " + error.what());
   }
+  const auto method = [&](const std::string& label) -> Choice& {
+    for (Choice& choice : methods.choices)
+      if (choice.label == label) return choice;
+    return methods.choices.emplace_back(Choice{label, {}});
+  };
   for (const CLI::ConfigItem& item : items) {
-    if (item.name == "++" || item.name == "--") continue;  // a section's begin and end
+    if (item.name == "++" || item.name == "--") {  // a section's begin and end
+      if (item.parents.size() == 2 && item.parents[0] == method_axis) method(item.parents[1]);
+      continue;
+    }
     if (item.parents.empty()) {
       values.emplace_back(item.name, item.inputs);
       continue;
@@ -201,9 +209,7 @@ void read_grid(Grid& grid, const std::string& path) {
     if (item.parents.size() != 2 || item.parents[0] != method_axis || item.inputs.size() != 1)
       throw Error(fmt::format("{}: '{}' must have one value, in a section [method.NAME]", path,
                               item.fullname()));
-    if (methods.choices.empty() || methods.choices.back().label != item.parents[1])
-      methods.choices.push_back({item.parents[1], {}});
-    methods.choices.back().settings.emplace_back(item.name, item.inputs.front());
+    method(item.parents[1]).settings.emplace_back(item.name, item.inputs.front());
   }
   if (!methods.choices.empty()) grid.axes.insert(grid.axes.begin(), std::move(methods));
   for (const auto& [name, list] : values) {
