@@ -37,7 +37,7 @@ offers "train" tr
 offers "doctor" do
 offers "--version" --v
 among "gradcheck" ""
-offers "gat gatv2 gcn ggnn transformer" train ""
+offers "gat gatv2 gcn ggnn transformer vision" train ""
 offers "--select" train gat --sel
 offers "last loss score" train gat --select ""
 offers "last loss" train gat --select l

@@ -18,7 +18,7 @@ void add_model(Catalogue& c, const char* op, const char* kind, const Options& op
     // Norms scale by about 1, so that features stay large enough for finite differences to see.
     for (Parameter* p : model->parameters()) {
       const bool scales = p->shape().rank() == 1 && p->name() == "weight";
-      p->set_value(add(mul(randn(p->shape(), f64, rng), 0.5), scales ? 1 : 0));
+      p->set_value(add(mul(randn(p->shape(), f64, rng), 0.3), scales ? 1 : 0));
     }
     // Blocks that are computed again draw in backward: the generator lives on.
     const auto draws = std::make_shared<Generator>();
@@ -46,8 +46,9 @@ SwinOptions small(const char* model) {
   o.block.mlp_ratio = 2;
   o.block.kernel = 3;
   o.block.dtype = f64;
-  // At lengths near 0, cosines are not smooth.
-  o.attention.attention.eps = 1e-2;
+  o.block.norm_eps = 1e-2;
+  // Cosines of lengths near 0 bend more than finite differences can follow.
+  o.attention.attention.eps = 0.1;
   o.attention.attention.eps_mode = LengthEps::inside_root;
   return o;
 }
@@ -79,6 +80,7 @@ void add_vision_models(Catalogue& c) {
   vit.drop_path = 0.1;
   vit.block.mlp_ratio = 2;
   vit.block.dtype = f64;
+  vit.block.norm_eps = 1e-2;
   add_model<VisionTransformer>(c, "VisionTransformer", "normal", vit);
 }
 
