@@ -40,7 +40,11 @@ LIPGRAD_HD inline PhiloxBlock philox(std::uint64_t seed, std::uint64_t draw, std
 // The word of one element: element e reads word e % 4 of block e / 4.
 LIPGRAD_HD inline std::uint32_t philox_word(std::uint64_t seed, std::uint64_t draw,
                                             std::uint64_t element) {
-  return philox(seed, draw, element / 4).word[element % 4];
+  const PhiloxBlock block = philox(seed, draw, element / 4);
+  // By selection: an index that varies would put the block into a GPU's local memory.
+  const std::uint64_t i = element % 4;
+  return i < 2 ? (i == 0 ? block.word[0] : block.word[1])
+               : (i == 2 ? block.word[2] : block.word[3]);
 }
 
 // A number in [0, 1) from 24 of the 32 bits; exact in float.
