@@ -41,12 +41,7 @@ __global__ void dropout_rows_kernel(std::int64_t n, std::int64_t cols, bool vect
     const std::int64_t at = piece.at(k) / cols;
     if (at != row) {
       row = at;
-      // philox_word() by selection: an index that varies would put the block into local memory.
-      const PhiloxBlock block = philox(seed, draw, static_cast<std::uint64_t>(row) / 4);
-      const int which = static_cast<int>(row & 3);
-      const std::uint32_t low = which == 0 ? block.word[0] : block.word[1],
-                          high = which == 2 ? block.word[2] : block.word[3];
-      keeps = dropout_keeps(which < 2 ? low : high, threshold);
+      keeps = dropout_keeps(philox_word(seed, draw, static_cast<std::uint64_t>(row)), threshold);
     }
     pack.v[k] = keeps ? pack.v[k] * factor : T(0);
   }
