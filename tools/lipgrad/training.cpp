@@ -26,10 +26,6 @@ void on_signal(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-Selection selection(const std::string& name) {
-  return name == "score" ? Selection::score : name == "loss" ? Selection::loss : Selection::last;
-}
-
 std::unique_ptr<Schedule> make_schedule(const GnnSettings& settings, Optimizer& optimizer) {
   if (settings.schedule == "plateau")
     return std::make_unique<ReduceOnPlateau>(optimizer, ReduceOnPlateauOptions{});
@@ -54,6 +50,10 @@ Task make_task(const GnnSettings& s, Gnn& model, const NodeData& data) {
 }
 
 }  // namespace
+
+Selection selection(const std::string& name) {
+  return name == "score" ? Selection::score : name == "loss" ? Selection::loss : Selection::last;
+}
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;

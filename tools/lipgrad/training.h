@@ -47,6 +47,9 @@ nlohmann::json to_json(const CLI::App& command, const Configuration& configurati
 void fill_from_checkpoint(CLI::App& command, const nlohmann::json& config,
                           const std::string& where);
 
+// What --select names: score, loss, last.
+Selection selection(const std::string& name);
+
 // What has no part in the results of a run.
 struct RunOptions {
   std::string out;  // directory; empty: nothing is written

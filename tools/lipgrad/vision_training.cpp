@@ -142,9 +142,7 @@ Run train_run(const CLI::App& command, const VisionConfiguration& configuration,
   LrSchedule schedule(optimizer, rate_of(s, (task.steps + s.accumulate - 1) / s.accumulate));
   TrainOptions options;
   options.epochs = s.epochs;
-  options.select = s.select == "score"  ? Selection::score
-                   : s.select == "loss" ? Selection::loss
-                                        : Selection::last;
+  options.select = selection(s.select);
   options.out = how.out;
   options.resume = how.resume;
   options.checkpoint_every = how.checkpoint_every;
