@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/input_file.h>
 
 namespace lipgrad {
 namespace {
@@ -55,24 +56,11 @@ void remove_stale(const std::string& directory, const std::string& prefix) {
 }  // namespace
 
 std::vector<std::byte> read_file(const std::string& path, std::int64_t max_bytes) {
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
-  const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  LIPGRAD_CHECK(fd.get() >= 0, "{}: cannot open: {}", path, reason());
-  struct stat status;
-  LIPGRAD_CHECK(::fstat(fd.get(), &status) == 0, "{}: cannot read: {}", path, reason());
-  LIPGRAD_CHECK(!S_ISDIR(status.st_mode), "{}: is a directory, expected a file", path);
-  LIPGRAD_CHECK(S_ISREG(status.st_mode), "{}: is not a regular file", path);
-  LIPGRAD_CHECK(status.st_size <= max_bytes, "{}: holds {} bytes, at most {} are accepted", path,
-                static_cast<std::int64_t>(status.st_size), max_bytes);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(status.st_size));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t got =
-        ::read(fd.get(), bytes.data() + done, std::min(bytes.size() - done, kCallBytes));
-    if (got < 0 && errno == EINTR) continue;
-    LIPGRAD_CHECK(got >= 0, "{}: cannot read: {}", path, reason());
-    LIPGRAD_CHECK(got > 0, "{}: became shorter while it was read", path);
-    done += static_cast<std::size_t>(got);
-  }
+  const InputFile file(path);
+  LIPGRAD_CHECK(file.size() <= max_bytes, "{}: holds {} bytes, at most {} are accepted", path,
+                file.size(), max_bytes);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
+  file.read(0, bytes.data(), bytes.size());
   return bytes;
 }
 

@@ -1,14 +1,8 @@
 #include <lipgrad/core/record_file.h>
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 
 #include <lipgrad/config.h>
 #include <lipgrad/core/check.h>
@@ -54,8 +48,6 @@ bool all_zero(std::span<const std::byte> bytes) {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-std::string reason() { return std::generic_category().message(errno); }
-
 constexpr const char* kAnotherCopy = "copy the file again or load an older checkpoint";
 
 }  // namespace
@@ -92,45 +84,24 @@ void RecordWriter::commit(std::int64_t index_offset) {
   file_.commit();
 }
 
-RecordReader::RecordReader(const std::string& path) : path_(path) {
-  open();
-  try {
-    check_file_header();
-    check_footer();
-  } catch (...) {
-    ::close(fd_);
-    throw;
-  }
-}
-
-RecordReader::~RecordReader() { ::close(fd_); }
-
-void RecordReader::open() {
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  LIPGRAD_CHECK(fd_ >= 0, "{}: cannot open the checkpoint: {}", path_, reason());
-  struct stat status;
-  if (::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {
-    file_size_ = status.st_size;
-    return;
-  }
-  ::close(fd_);
-  fail("{}: is not a regular file; expected a checkpoint", path_);
+RecordReader::RecordReader(const std::string& path) : file_(path) {
+  check_file_header();
+  check_footer();
 }
 
 void RecordReader::check_file_header() {
   FileHeader header{};
-  const std::int64_t have = std::min(file_size_, kHeaderBytes);
-  read_bytes(0, header.data(), static_cast<std::size_t>(have));
+  const std::int64_t have = std::min(file_size(), kHeaderBytes);
+  file_.read(0, header.data(), static_cast<std::size_t>(have));
   const auto compared = static_cast<std::size_t>(std::min<std::int64_t>(have, sizeof kMagic));
   if (have == 0 || std::memcmp(header.data(), kMagic, compared) != 0) {
     std::string found;
     for (std::size_t i = 0; i < compared; ++i)
       found += fmt::format(" {:02x}", static_cast<unsigned>(header[i]));
-    fail("{}: not a lipgrad checkpoint: {}; expected a file that save_checkpoint wrote", path_,
+    fail("{}: not a lipgrad checkpoint: {}; expected a file that save_checkpoint wrote", path(),
          have == 0 ? "the file is empty" : "it starts with" + found);
   }
-  LIPGRAD_CHECK(have == kHeaderBytes, "{}: truncated: only {} bytes are left; {}", path_, have,
+  LIPGRAD_CHECK(have == kHeaderBytes, "{}: truncated: only {} bytes are left; {}", path(), have,
                 kAnotherCopy);
   if (get<std::uint32_t>(header.data() + 44) != mask_crc(crc32c(header.data(), 44)))
     damaged("the checksum of its header does not match");
@@ -139,7 +110,7 @@ void RecordReader::check_file_header() {
   LIPGRAD_CHECK(oldest <= checkpoint_format,
                 "{}: written in checkpoint format {} by a newer lipgrad; lipgrad {} reads formats "
                 "up to {}: use a newer one",
-                path_, format_, kVersion, checkpoint_format);
+                path(), format_, kVersion, checkpoint_format);
   if (format_ == 0 || oldest == 0 || oldest > format_)
     damaged(
         fmt::format("its header claims format {}, readable from format {} on", format_, oldest));
@@ -147,26 +118,26 @@ void RecordReader::check_file_header() {
 
 void RecordReader::check_footer() {
   std::array<std::byte, kFooterBytes - kRecordHeaderBytes> footer{};
-  const std::int64_t offset = file_size_ - kFooterBytes;
+  const std::int64_t offset = file_size() - kFooterBytes;
   const auto truncated = [&](const std::string& why) {
-    fail("{}: truncated: {}; {}", path_, why, kAnotherCopy);
+    fail("{}: truncated: {}; {}", path(), why, kAnotherCopy);
   };
-  const auto no_footer = fmt::format("it ends after {} bytes without its footer", file_size_);
+  const auto no_footer = fmt::format("it ends after {} bytes without its footer", file_size());
   if (offset < kHeaderBytes) truncated(no_footer);
-  read_bytes(offset + kRecordHeaderBytes, footer.data(), footer.size());
+  file_.read(offset + kRecordHeaderBytes, footer.data(), footer.size());
   if (std::memcmp(footer.data() + 40, kMagic, sizeof kMagic) != 0 ||
       offset % kAlignment != kHeaderBytes)
     truncated(no_footer);
   read_into(offset, RecordType::footer, footer, "the footer");
-  if (get<std::int64_t>(footer.data() + 8) != file_size_)
-    truncated(fmt::format("it holds {} bytes, its footer says {}", file_size_,
+  if (get<std::int64_t>(footer.data() + 8) != file_size())
+    truncated(fmt::format("it holds {} bytes, its footer says {}", file_size(),
                           get<std::int64_t>(footer.data() + 8)));
   index_offset_ = get<std::int64_t>(footer.data());
 }
 
 std::int64_t RecordReader::first_offset() const { return kHeaderBytes; }
 
-std::int64_t RecordReader::footer_offset() const { return file_size_ - kFooterBytes; }
+std::int64_t RecordReader::footer_offset() const { return file_size() - kFooterBytes; }
 
 std::int64_t RecordReader::next_offset(std::int64_t offset, std::int64_t size) {
   const std::int64_t end = offset + kRecordHeaderBytes + size;
@@ -174,22 +145,22 @@ std::int64_t RecordReader::next_offset(std::int64_t offset, std::int64_t size) {
 }
 
 void RecordReader::damaged(const std::string& problem) const {
-  fail("{}: damaged: {}; {}", path_, problem, kAnotherCopy);
+  fail("{}: damaged: {}; {}", path(), problem, kAnotherCopy);
 }
 
 RecordReader::Header RecordReader::header_at(std::int64_t offset, RecordType type,
                                              const std::string& what) const {
   if (offset < kHeaderBytes || offset % kAlignment != kHeaderBytes ||
-      offset > file_size_ - kRecordHeaderBytes)
+      offset > file_size() - kRecordHeaderBytes)
     damaged(fmt::format("{} should be at byte {}, where no record can be", what, offset));
   std::array<std::byte, kRecordHeaderBytes> bytes;
-  read_bytes(offset, bytes.data(), bytes.size());
+  file_.read(offset, bytes.data(), bytes.size());
   const Header header{get<std::uint32_t>(bytes.data()), get<std::uint32_t>(bytes.data() + 4),
                       get<std::int64_t>(bytes.data() + 8)};
   if (header.type != static_cast<std::uint32_t>(type))
     damaged(fmt::format("the record at byte {} is of type {}, expected {} (type {})", offset,
                         header.type, what, static_cast<std::uint32_t>(type)));
-  const std::int64_t room = file_size_ - offset - kRecordHeaderBytes;
+  const std::int64_t room = file_size() - offset - kRecordHeaderBytes;
   if (header.size < 0 || header.size > room)
     damaged(fmt::format("the record at byte {} ({}) claims {} bytes, {} are left in the file",
                         offset, what, header.size, room));
@@ -204,8 +175,8 @@ void RecordReader::check_payload(std::int64_t offset, const Header& header,
                         what, crc, header.crc));
   const std::int64_t end = offset + kRecordHeaderBytes + header.size;
   std::array<std::byte, kAlignment> padding;
-  const auto size = static_cast<std::size_t>(std::min(padding_after(end), file_size_ - end));
-  read_bytes(end, padding.data(), size);
+  const auto size = static_cast<std::size_t>(std::min(padding_after(end), file_size() - end));
+  file_.read(end, padding.data(), size);
   if (!all_zero(std::span(padding).first(size)))
     damaged(fmt::format("the bytes after the record at byte {} ({}) are not zero", offset, what));
 }
@@ -217,7 +188,7 @@ std::string RecordReader::read(std::int64_t offset, RecordType type, std::int64_
     damaged(
         fmt::format("{} claims {} bytes, at most {} are accepted", what, header.size, max_bytes));
   std::string payload(static_cast<std::size_t>(header.size), '\0');
-  read_bytes(offset + kRecordHeaderBytes, payload.data(), payload.size());
+  file_.read(offset + kRecordHeaderBytes, payload.data(), payload.size());
   check_payload(offset, header, reinterpret_cast<const std::byte*>(payload.data()), what);
   return payload;
 }
@@ -228,23 +199,8 @@ void RecordReader::read_into(std::int64_t offset, RecordType type, std::span<std
   if (header.size != static_cast<std::int64_t>(out.size()))
     damaged(fmt::format("the record at byte {} ({}) holds {} bytes, expected {}", offset, what,
                         header.size, out.size()));
-  read_bytes(offset + kRecordHeaderBytes, out.data(), out.size());
+  file_.read(offset + kRecordHeaderBytes, out.data(), out.size());
   check_payload(offset, header, out.data(), what);
-}
-
-void RecordReader::read_bytes(std::int64_t offset, void* out, std::size_t size) const {
-  // Linux moves at most about 2 GiB a call.
-  constexpr std::size_t kCallBytes = std::size_t{1} << 30;
-  auto* to = static_cast<std::byte*>(out);
-  while (size > 0) {
-    const ssize_t got = ::pread(fd_, to, std::min(size, kCallBytes), offset);
-    if (got < 0 && errno == EINTR) continue;
-    LIPGRAD_CHECK(got >= 0, "{}: cannot read the checkpoint: {}", path_, reason());
-    LIPGRAD_CHECK(got > 0, "{}: became shorter while it was read; {}", path_, kAnotherCopy);
-    to += got;
-    offset += got;
-    size -= static_cast<std::size_t>(got);
-  }
 }
 
 }  // namespace lipgrad

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lipgrad/core/file.h>
+#include <lipgrad/core/input_file.h>
 
 // The container under checkpoints: checksummed records of bytes in one file. All numbers are
 // little-endian.
@@ -52,12 +53,9 @@ class RecordReader {
  public:
   // Opens the file, checks header and footer.
   explicit RecordReader(const std::string& path);
-  ~RecordReader();
-  RecordReader(const RecordReader&) = delete;
-  RecordReader& operator=(const RecordReader&) = delete;
 
-  const std::string& path() const { return path_; }
-  std::int64_t file_size() const { return file_size_; }
+  const std::string& path() const { return file_.path(); }
+  std::int64_t file_size() const { return file_.size(); }
   std::uint32_t format() const { return format_; }
   std::int64_t index_offset() const { return index_offset_; }
   // Where the first record and where the footer start.
@@ -83,14 +81,11 @@ class RecordReader {
   Header header_at(std::int64_t offset, RecordType type, const std::string& what) const;
   void check_payload(std::int64_t offset, const Header& header, const std::byte* payload,
                      const std::string& what) const;
-  void read_bytes(std::int64_t offset, void* out, std::size_t size) const;
-  void open();
   void check_file_header();
   void check_footer();
 
-  std::string path_;
-  int fd_ = -1;
-  std::int64_t file_size_ = 0, index_offset_ = 0;
+  InputFile file_;
+  std::int64_t index_offset_ = 0;
   std::uint32_t format_ = 0;
 };
 

@@ -173,9 +173,9 @@ TEST_CASE("checkpoint file: foreign and newer files are named for what they are"
   test::TemporaryDirectory dir;
   const std::string path = dir / "a.lip";
   CHECK(error_of([&] { read_all(path); }) ==
-        path + ": cannot open the checkpoint: No such file or directory");
+        path + ": cannot open: No such file or directory");
   CHECK(error_of([&] { read_all(dir.path()); }) ==
-        dir.path() + ": is not a regular file; expected a checkpoint");
+        dir.path() + ": is a directory, expected a file");
   put(path, {});
   CHECK(error_of([&] { read_all(path); }) ==
         path +
