@@ -13,6 +13,7 @@
 #include <lipgrad/core/tape.h>
 #include <lipgrad/models/training_state.h>
 #include <lipgrad/ops/clip_grad.h>
+#include <lipgrad/ops/reduce.h>
 #include <lipgrad/ops/schedules.h>
 #include <lipgrad/ops/weight_average.h>
 
@@ -102,6 +103,7 @@ class Trainer {
       const bool evaluate =
           result_.epochs % options_.evaluate_every == 0 || result_.epochs >= options_.epochs;
       if (evaluate) {
+        check_weights();
         measure();
         tell_plateau(schedule_, result_.last);
       }
@@ -279,12 +281,22 @@ class Trainer {
     for (const Tensor& each : pending.losses) {
       const double loss = each.item();
       LIPGRAD_CHECK(std::isfinite(loss),
-                    "train: the loss is {} in epoch {}; try a smaller learning rate", loss,
-                    pending.epoch);
+                    "train: the loss is {} in epoch {}; try a smaller learning rate",
+                    std::isnan(loss) ? NAN : loss, pending.epoch);
       pending.loss += loss;
       ++pending.count;
     }
     pending.losses.clear();
+  }
+
+  // An update may spoil the weights after the last loss that was looked at: they would be measured,
+  // and saved in the place of good ones.
+  void check_weights() const {
+    const NoGrad off;
+    for (const Parameter* parameter : task_.model.parameters())
+      LIPGRAD_CHECK(std::isfinite(sum(parameter->value()).item()),
+                    "train: the weights are not finite in epoch {}; try a smaller learning rate",
+                    epoch_.step > 0 ? result_.epochs + 1 : result_.epochs);
   }
 
   // Progress within an epoch, with the mean loss so far where it is known.
@@ -329,6 +341,7 @@ class Trainer {
     report(evaluated);
     epochs_unsaved_ = 0;
     if (!files_) return;
+    check_weights();
     // What is older than the checkpoint will not be logged again.
     events_->flush();
     files_->save(task_, options_, optimizer_, schedule_, rng_, average(), state_);

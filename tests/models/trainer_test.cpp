@@ -318,5 +318,26 @@ TEST_CASE("a loss that is not finite stops training with the epoch's number") {
                        "train: the loss is inf in epoch 1; try a smaller learning rate", Error);
 }
 
+TEST_CASE("weights that are not finite stop training and never replace a good checkpoint") {
+  const support::TemporaryDirectory directory;
+  Run run;
+  const Task task = node_classification(run.model, data());
+  const TrainOptions once{.epochs = 1, .out = directory.path(), .progress = false};
+  train(task, *run.optimizer, nullptr, run.rng, once);
+  const std::string before = text_of(directory / "last.lip");
+  // An update spoils them after a loss that was good.
+  Task spoilt = task;
+  spoilt.loss = [&](Mode mode) {
+    const Tensor loss = task.loss(mode);
+    run.model.parameters()[0]->mutable_value().mutable_data<float>()[0] = NAN;
+    return loss;
+  };
+  const TrainOptions twice{.epochs = 2, .out = directory.path(), .resume = true, .progress = false};
+  CHECK_THROWS_WITH_AS(train(spoilt, *run.optimizer, nullptr, run.rng, twice),
+                       "train: the weights are not finite in epoch 2; try a smaller learning rate",
+                       Error);
+  CHECK(text_of(directory / "last.lip") == before);
+}
+
 }  // namespace
 }  // namespace lipgrad

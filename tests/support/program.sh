@@ -50,3 +50,23 @@ works() {
   if "$lipgrad" "$@" >out 2>err </dev/null; then ok "$name"
   else failed "$name" "status $?: $(tail -1 err)"; fi
 }
+
+# idx FOLDER COUNT NAME: images of 28 x 28 and their labels as Fashion-MNIST has them, ten classes.
+idx() {
+  local folder=$1 count=$2 name=$3 i
+  mkdir -p "$folder"
+  {
+    printf '\0\0\10\3\0\0\0'
+    printf "\\x$(printf %x "$count")"
+    printf '\0\0\0\34\0\0\0\34'
+    for ((i = 0; i < count; ++i)); do
+      # Every class has a grey of its own.
+      head -c 784 /dev/zero | tr '\0' "\\$(printf %o $((20 * (i % 10) + 30)))"
+    done
+  } >"$folder/$name-images-idx3-ubyte"
+  {
+    printf '\0\0\10\1\0\0\0'
+    printf "\\x$(printf %x "$count")"
+    for ((i = 0; i < count; ++i)); do printf "\\$((i % 10 / 8))$((i % 10 % 8))"; done
+  } >"$folder/$name-labels-idx1-ubyte"
+}

@@ -218,6 +218,50 @@ works "sweep: a rate at which the loss has no end" "${tiny[@]}" --layers 2 --lr 
 has "sweep: is told" lost/table.md "lr 1e38.*(–|diverged)"
 has "sweep: and has its line" lost/results.csv "^1e38,0,[0-9a-f]{16},0,.*loss is"
 
+# Models of images: their options are axes, rates at which the loss is not finite end a run early, and what trains is told.
+idx data/fashion-mnist 120 train
+idx data/fashion-mnist 40 t10k
+images=(sweep warmup --quick --quiet --width 8 --heads 1,2 --depths "1,1;2,1" --warmup-epochs 0,0.5 --lr 0.02,1e38 --train-images 80 --test-images 40
+  --epochs 3 --evaluate-every 3)
+works "sweep: images" "${images[@]}" --out images
+count "sweep: images, a line a run" 16 "$(lines images/runs.jsonl)"
+has "sweep: what trains is said" images/table.md "halfway from guessing \(10\.0 %\)" "^## Swin, no warm-up" "^## LipsFormer, warm-up of 0\.5 epochs" \
+  "^\| depths 2,1 \|.*\| diverged \|" "^\| no warm-up, depths 1,1 \| .* \| .* \| .* \|" "LipsFormer / Swin"
+count "sweep: rates.csv" 17 "$(lines images/rates.csv)"
+count "sweep: those that diverged" 8 "$(grep -c '1e38,1,1,,diverged,' images/rates.csv)"
+python3 - <<'END' 2>err && ok "sweep: the highest rates follow from the runs" || failed "sweep: the highest rates follow from the runs" "$(tail -1 err)"
+import csv, json, collections
+rows = list(csv.DictReader(open("images/rates.csv")))
+best = max(float(r["test_last"]) for r in rows if r["test_last"])
+highest = collections.defaultdict(list)
+for r in rows:
+    assert abs(float(r["threshold"]) - (0.1 + best) / 2) < 1e-12
+    good = r["test_last"] != "" and float(r["test_last"]) >= float(r["threshold"])
+    assert r["fate"] == ("diverged" if r["diverged"] != "0" else "trains" if good else "untrained"), r
+    highest[r["method"], r["warmup-epochs"], r["depths"]].append(float(r["lr"]) if good else 0)
+rates = json.load(open("images/results.json"))["rates"]
+assert len(rates["highest"]) == len(highest) == 8 and len(rates["ratios"]) > 0
+for entry in rates["highest"]:
+    s = entry["settings"]
+    assert (entry["rate"] or 0) == max(highest[s["method"], s["warmup-epochs"], s["depths"]])
+END
+xml "sweep: rates.svg is XML" images/rates.svg
+has "sweep: rates.svg" images/rates.svg ">diverged<" ">depths 2,1<" ">learning rate<" ">LipsFormer, no warm-up<"
+images_again() { works "sweep: images again" "${images[@]}" --out images; }
+unchanged "sweep: images again" images images_again
+works "sweep: images, a plain grid" sweep --model swin,vit --depths "1,1;2,2" --heads "1,2;2,2" --width 8 --epochs 1 --validation 0.2 --choose heads \
+  --quiet --out plain
+count "sweep: depths and heads are lists" 8 "$(lines plain/runs.jsonl)"
+printf 'depths = ["1,1", "2,2"]\nmodel = "swin"\nwidth = 8\nheads = "1,2"\nepochs = 1\n' >images.toml
+works "sweep: images, a grid file" sweep --config images.toml --dry-run
+has "sweep: images, a grid file" out "2 runs" "depths 2,2"
+refused "sweep: nothing to choose by" 1 "needs validation images" sweep --config images.toml --lr 0.1,0.2 --choose lr --out s
+refused "sweep: a model of images that cannot be" 1 "windows of 5 x 5" sweep --config images.toml --window 5 --out s
+refused "sweep: more images than there are" 1 "train-images 121: the data set has 120" sweep --config images.toml --train-images 121 --out s
+printf '[method.graph]\nmodel = "gcn"\ndata = "cora"\nhidden = 4\n[method.image]\nmodel = "swin"\nwidth = 8\ndepths = "1,1"\nheads = "1,2"\n' >both.toml
+works "sweep: graphs and images" sweep --config both.toml --epochs 1 --quiet --out both
+count "sweep: graphs and images" 2 "$(lines both/runs.jsonl)"
+
 # Output that cannot be written.
 echo occupied >file
 refused "sweep: --out is a file" 1 "file" "${grid[@]}" --out file
@@ -253,7 +297,7 @@ xml "sweep: are written as text" odd/depth.svg
 
 # The presets' time, on the data they are for.
 if [[ -n $real_data ]] && LIPGRAD_DATA=$real_data "$lipgrad" sweep paper-gradients --data cora --dry-run >/dev/null 2>&1; then
-  for preset in paper-table1 paper-figure5 paper-gradients ablation; do
+  for preset in paper-table1 paper-figure5 paper-gradients ablation warmup; do
     LIPGRAD_DATA=$real_data "$lipgrad" --threads 2 sweep $preset --quick --dry-run >out 2>err
     minutes=$(sed -nE 's/.*about ([0-9]+):[0-9][0-9] on 2 cores$/\1/p' out)
     [[ -n $minutes && $minutes -lt 30 ]] && ok "sweep: $preset --quick takes less than half an hour" ||

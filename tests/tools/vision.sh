@@ -3,25 +3,6 @@
 # the same files; what eval measures is what training measured; images that cannot be read are named.
 . "$(dirname "$0")/../support/program.sh"
 
-# idx FOLDER COUNT NAME: images of 28 x 28 and their labels as Fashion-MNIST has them, ten classes.
-idx() {
-  local folder=$1 count=$2 name=$3 i
-  mkdir -p "$folder"
-  {
-    printf '\0\0\10\3\0\0\0'
-    printf "\\x$(printf %x "$count")"
-    printf '\0\0\0\34\0\0\0\34'
-    for ((i = 0; i < count; ++i)); do
-      # Every class has a grey of its own.
-      head -c 784 /dev/zero | tr '\0' "\\$(printf %o $((20 * (i % 10) + 30)))"
-    done
-  } >"$folder/$name-images-idx3-ubyte"
-  {
-    printf '\0\0\10\1\0\0\0'
-    printf "\\x$(printf %x "$count")"
-    for ((i = 0; i < count; ++i)); do printf "\\$((i % 10 / 8))$((i % 10 % 8))"; done
-  } >"$folder/$name-labels-idx1-ubyte"
-}
 idx data/fashion-mnist 120 train
 idx data/fashion-mnist 40 t10k
 
@@ -71,6 +52,9 @@ for file in last.lip best.lip metrics.jsonl; do
   if cmp -s whole/$file parts/$file; then ok "train vision: $file after kills"
   else failed "train vision: $file after kills" "differs"; fi
 done
+works "train vision: a part of the images" "${tiny[@]}" --epochs 1 --train-images 24 --test-images 10 --out some
+refused "train vision: more images than there are" 1 "test-images 41: the data set has 40" "${tiny[@]}" --test-images 41
+refused "train vision: the loss is not finite" 1 "the loss is (nan|inf) in epoch [0-9]+; try a smaller" "${tiny[@]}" --lr 1e38 --epochs 3 --out worse
 refused "train vision: other settings" 1 "window was 7, is 14" "${tiny[@]}" --epochs 8 --out whole --resume --window 14
 refused "train vision: no validation images" 1 "--validation" "${tiny[@]}" --select score
 refused "train vision: no such data" 1 "nowhere" train vision --data nowhere

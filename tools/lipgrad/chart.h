@@ -50,4 +50,23 @@ struct NumberGrid {
 std::string number_grids(const std::string& title, const std::vector<std::string>& rows,
                          const std::vector<NumberGrid>& grids);
 
+struct RateCell {
+  double value = NAN;  // a share
+  bool known = false, trains = false, diverged = false, highest = false;
+};
+struct RateRow {
+  std::string label;
+  std::vector<RateCell> cells;
+  std::string end;  // what stands behind it
+};
+struct RateMap {
+  std::string title;
+  std::vector<RateRow> rows;
+};
+// What became of training by learning rate (across) and something else (down): several maps,
+// `across` of them side by side, on one scale of colours from low to high, with notes below.
+std::string rate_maps(const std::string& title, const std::vector<std::string>& columns,
+                      const std::vector<RateMap>& maps, std::size_t across, double low, double high,
+                      const std::vector<std::string>& notes);
+
 }  // namespace lipgrad::cli

@@ -81,6 +81,12 @@ class Svg {
             const std::string& more = "") {
     raw_text(x, y, escape(text), anchor, size, more);
   }
+  void white_text(double x, double y, const std::string& text, double size) {
+    body_ += fmt::format(
+        "<text x=\"{}\" y=\"{}\" font-size=\"{}\" text-anchor=\"middle\" "
+        "fill=\"#FFFFFF\">{}</text>\n",
+        at(x), at(y), at(size), escape(text));
+  }
   void vertical_text(double x, double y, const std::string& text, double size) {
     raw_text(x, y, escape(text), "middle", size,
              fmt::format(" transform=\"rotate(-90 {} {})\"", at(x), at(y)));

@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "lipgrad/commands.h"
+#include "lipgrad/sweep_models.h"
 #include "lipgrad/sweep_session.h"
-#include "lipgrad/training.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -19,13 +19,10 @@ void add_axes(CLI::App& command, const std::shared_ptr<SweepOptions>& o) {
         "--" + name, [o, name](const std::string& text) { o->values.emplace_back(name, text); },
         about);
   };
-  add("model", fmt::format("Model: {}", fmt::join(model_names(), ", ")))
-      ->type_name("TEXT:{" + fmt::format("{}", fmt::join(model_names(), ",")) + "}");
-  std::set<std::string> known{"help", seed_axis};
-  for (const std::string& model : model_names()) {
-    CLI::App settings("", model);
-    Configuration configuration(model);
-    add_configuration(settings, configuration);
+  const std::string models = fmt::format("{}", fmt::join(sweep_models(), ","));
+  add("model", "Model of graphs or of images")->type_name("TEXT:{" + models + "}");
+  std::set<std::string> known{"help", "model", seed_axis};
+  for_each_train_command([&](const CLI::App& settings) {
     for (const CLI::Option* option : settings.get_options()) {
       if (option->get_lnames().empty() || option->get_items_expected_max() == 0) continue;
       const std::string name = option->get_lnames().front();
@@ -34,7 +31,7 @@ void add_axes(CLI::App& command, const std::shared_ptr<SweepOptions>& o) {
           name == "preset" ? "Preset of `lipgrad train`" : option->get_description();
       add(name, about)->type_name(option->get_type_name());
     }
-  }
+  });
   command.option_defaults()->group("Options");
 }
 

@@ -12,6 +12,7 @@
 #include <lipgrad/core/file.h>
 
 #include "lipgrad/chart.h"
+#include "lipgrad/sweep_rates.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -301,6 +302,9 @@ std::vector<std::string> write_figures(const SweepResults& results, const std::s
       break;
     case SweepFigure::ablation:
       write("ablation.svg", ablation_figure(results));
+      break;
+    case SweepFigure::rates:
+      write("rates.svg", rates_figure(results));
       break;
   }
   return written;

@@ -8,8 +8,8 @@
 namespace lipgrad::cli {
 
 // Writes the figures of the sweep's layout into the directory, those that its runs suffice for:
-// depth.svg; gradients.svg and training.svg, of what OUT/runs/ID/metrics.jsonl holds; ablation.svg.
-// Returns their names.
+// depth.svg; rates.svg; gradients.svg and training.svg, of what OUT/runs/ID/metrics.jsonl holds;
+// ablation.svg. Returns their names.
 std::vector<std::string> write_figures(const SweepResults& results, const std::string& out);
 
 }  // namespace lipgrad::cli

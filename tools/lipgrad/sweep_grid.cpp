@@ -11,7 +11,7 @@
 #include <lipgrad/core/error.h>
 
 #include "lipgrad/spelling.h"
-#include "lipgrad/training.h"
+#include "lipgrad/sweep_models.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -28,55 +28,6 @@ void set(Settings& settings, const std::string& name, const std::string& value) 
       return;
     }
   settings.emplace_back(name, value);
-}
-
-std::string take(Settings& settings, const std::string& name, const std::string& otherwise) {
-  std::string value = otherwise;
-  std::erase_if(settings, [&](const auto& setting) {
-    if (setting.first != name) return false;
-    value = setting.second;
-    return true;
-  });
-  return value;
-}
-
-bool has(const CLI::App& command, const std::string& name) {
-  return command.get_option_no_throw("--" + name) != nullptr;
-}
-
-// Whether it is a setting of some model, if not of this one.
-bool is_setting_elsewhere(const std::string& name) {
-  static const std::set<std::string> all = [] {
-    std::set<std::string> names;
-    for (const std::string& model : model_names()) {
-      CLI::App command("", model);
-      Configuration configuration(model);
-      add_configuration(command, configuration);
-      for (const CLI::Option* option : command.get_options())
-        names.insert(option->get_lnames().begin(), option->get_lnames().end());
-    }
-    return names;
-  }();
-  return all.contains(name);
-}
-
-// Settings that other models have and this one does not are left out, so that one grid serves
-// several models, but for the method's own.
-nlohmann::json complete_config(Settings settings, const Settings& own, const std::string& where) {
-  const std::string model = take(settings, "model", "gat");
-  const auto models = model_names();
-  if (std::find(models.begin(), models.end(), model) == models.end())
-    throw Error(fmt::format("{}: there is no model '{}'; there are: {}", where, model,
-                            fmt::join(models, ", ")));
-  CLI::App command("", model);
-  Configuration configuration(model);
-  add_configuration(command, configuration);
-  std::erase_if(settings, [&](const auto& setting) {
-    return !has(command, setting.first) && !sets(own, setting.first) &&
-           is_setting_elsewhere(setting.first);
-  });
-  complete(command, configuration, settings, where);
-  return to_json(command, configuration, configuration.settings.seed);
 }
 
 }  // namespace

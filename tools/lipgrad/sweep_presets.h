@@ -10,7 +10,7 @@
 // Grids that have names, with how their results are shown.
 namespace lipgrad::cli {
 
-enum class SweepFigure { depth, gradients, ablation };
+enum class SweepFigure { depth, gradients, ablation, rates };
 
 // What is shown of a grid. Axes that are neither sections, columns, chosen on validation nor the
 // seed make the rows.

@@ -11,6 +11,7 @@
 
 #include "lipgrad/results.h"
 #include "lipgrad/sweep_figures.h"
+#include "lipgrad/sweep_rates.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -28,15 +29,7 @@ std::string label(const Grid& grid, const std::vector<std::size_t>& at, const Te
   for (std::size_t i = 0; i < at.size(); ++i) {
     const Axis& axis = grid.axes[i];
     if (!among(axes, axis.name)) continue;
-    const std::string& value = axis.choices[at[i]].label;
-    if (axis.name == method_axis || axis.name == "data")
-      parts.push_back(value);
-    else if (axis.name == "layers")
-      parts.push_back(value + " layers");
-    else if (axis.name == "missing")
-      parts.push_back(value + " % missing");
-    else
-      parts.push_back(axis.name + " " + value);
+    parts.push_back(axis_text(axis.name, axis.choices[at[i]].label));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }
@@ -67,7 +60,10 @@ void mark_chosen(const Grid& grid, std::vector<Point>& points) {
   for (const auto& [key, members] : groups) {
     std::vector<ValidationSummary> candidates;
     for (const std::size_t i : members) candidates.push_back(points[i].valid);
-    if (const std::size_t best = choose(candidates); best < members.size())
+    // Where there is nothing to choose, nothing need be known of validation.
+    if (members.size() == 1)
+      points[members[0]].chosen = candidates[0].runs > candidates[0].failed;
+    else if (const std::size_t best = choose(candidates); best < members.size())
       points[members[best]].chosen = true;
   }
 }
@@ -98,17 +94,6 @@ std::string published_text(const Published& p) {
   return text;
 }
 
-// A cell of a CSV file, quoted where it must be.
-std::string csv(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
 // A cell of a Markdown table.
 std::string cell(const std::string& text) {
   std::string escaped;
@@ -130,6 +115,25 @@ void write_text(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+std::string axis_text(const std::string& axis, const std::string& value) {
+  if (axis == method_axis || axis == "data") return value;
+  if (axis == "layers") return value + " layers";
+  if (axis == "missing") return value + " % missing";
+  if (axis == "warmup-epochs")
+    return value == "0" ? "no warm-up" : "warm-up of " + value + " epochs";
+  return axis + " " + value;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
 
 std::size_t SweepResults::finished() const {
   std::size_t count = 0;
@@ -241,6 +245,7 @@ std::string table_markdown(const SweepResults& results) {
   text += "\n";
   for (const std::string& note : results.layout->notes) text += "\n- " + note;
   if (!results.layout->notes.empty()) text += "\n";
+  if (results.layout->figure == SweepFigure::rates) return text + rates_markdown(results);
   for (const Section& section : sections_of(results)) {
     text += "\n";
     if (!section.title.empty()) text += fmt::format("## {}\n\n", section.title);
@@ -277,7 +282,7 @@ std::string table_markdown(const SweepResults& results) {
 std::string runs_csv(const SweepResults& results) {
   const Grid& grid = *results.grid;
   Texts header;
-  for (const Axis& axis : grid.axes) header.push_back(csv(axis.name));
+  for (const Axis& axis : grid.axes) header.push_back(csv_cell(axis.name));
   std::string text = fmt::format(
       "{},id,chosen,score,epochs,best_epoch,valid,valid_loss,test,test_last,train_last,failed\n",
       fmt::join(header, ","));
@@ -288,7 +293,7 @@ std::string runs_csv(const SweepResults& results) {
       if (!run) continue;
       Texts cells;
       for (std::size_t k = 0; k < grid.axes.size(); ++k)
-        cells.push_back(csv(grid.axes[k].choices[planned.at[k]].label));
+        cells.push_back(csv_cell(grid.axes[k].choices[planned.at[k]].label));
       cells.push_back(planned.id);
       cells.push_back(point.chosen ? "1" : "0");
       if (run->failed.empty())
@@ -296,7 +301,7 @@ std::string runs_csv(const SweepResults& results) {
                                     run->best_epoch, run->valid.score, run->valid.loss, run->test,
                                     run->test_last, run->train_last));
       else
-        cells.push_back(",,,,,,,," + csv(run->failed));
+        cells.push_back(",,,,,,,," + csv_cell(run->failed));
       text += fmt::format("{}\n", fmt::join(cells, ","));
     }
   }
@@ -331,10 +336,12 @@ Json to_json(const SweepResults& results) {
     }
     points.push_back(std::move(entry));
   }
-  return {{"sweep", results.name},          {"title", results.layout->title},
-          {"notes", results.layout->notes}, {"choose", grid.choose},
-          {"runs", results.runs->size()},   {"finished", results.finished()},
-          {"configurations", points}};
+  Json json = {{"sweep", results.name},          {"title", results.layout->title},
+               {"notes", results.layout->notes}, {"choose", grid.choose},
+               {"runs", results.runs->size()},   {"finished", results.finished()},
+               {"configurations", points}};
+  if (results.layout->figure == SweepFigure::rates) json["rates"] = rates_json(results);
+  return json;
 }
 
 std::vector<std::string> write_report(const SweepResults& results, const std::string& out) {
@@ -342,7 +349,12 @@ std::vector<std::string> write_report(const SweepResults& results, const std::st
   write_text(in("results.csv"), runs_csv(results));
   write_json(in("results.json"), to_json(results));
   write_text(in("table.md"), table_markdown(results));
-  return write_figures(results, out);
+  Texts written = write_figures(results, out);
+  if (results.layout->figure == SweepFigure::rates) {
+    write_text(in("rates.csv"), rates_csv(results));
+    written.insert(written.begin(), "rates.csv");
+  }
+  return written;
 }
 
 }  // namespace lipgrad::cli

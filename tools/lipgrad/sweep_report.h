@@ -46,6 +46,11 @@ struct Section {
 };
 std::vector<Section> sections_of(const SweepResults& results);
 
+// A choice of an axis, for reading: "5 layers", "dropout 0.2".
+std::string axis_text(const std::string& axis, const std::string& value);
+// A cell of a CSV file, quoted where it must be.
+std::string csv_cell(const std::string& text);
+
 // What the scores are, for reading: "accuracy", "roc auc".
 std::string score_title(const SweepResults& results);
 
@@ -56,8 +61,8 @@ std::string table_markdown(const SweepResults& results);
 std::string runs_csv(const SweepResults& results);
 nlohmann::json to_json(const SweepResults& results);
 
-// Writes results.csv, results.json, table.md and the figures into the directory; returns the names
-// of the figures.
+// Writes results.csv, results.json, table.md, the figures and, where the layout asks for them,
+// rates.csv into the directory; returns the names of what not every sweep has.
 std::vector<std::string> write_report(const SweepResults& results, const std::string& out);
 
 }  // namespace lipgrad::cli

@@ -42,19 +42,22 @@ FinishedRun from_json(const Json& json) {
   run.test_last = share(json, "test_" + run.score + "_last");
   run.train_last = share(json, "train_" + run.score + "_last");
   run.seconds_per_epoch = number(json, "seconds_per_epoch");
+  run.classes = json.value("classes", std::int64_t{0});
   return run;
 }
 
 Json to_json(const FinishedRun& run) {
-  return {{"score", run.score},
-          {"epochs", run.epochs},
-          {"best_epoch", run.best_epoch},
-          {"valid_" + run.score, run.valid.score},
-          {"valid_loss", run.valid.loss},
-          {"test_" + run.score, run.test},
-          {"test_" + run.score + "_last", run.test_last},
-          {"train_" + run.score + "_last", run.train_last},
-          {"seconds_per_epoch", run.seconds_per_epoch}};
+  Json json = {{"score", run.score},
+               {"epochs", run.epochs},
+               {"best_epoch", run.best_epoch},
+               {"valid_" + run.score, run.valid.score},
+               {"valid_loss", run.valid.loss},
+               {"test_" + run.score, run.test},
+               {"test_" + run.score + "_last", run.test_last},
+               {"train_" + run.score + "_last", run.train_last},
+               {"seconds_per_epoch", run.seconds_per_epoch}};
+  if (run.classes > 0) json["classes"] = run.classes;
+  return json;
 }
 
 // The library's own messages go on for lines.
@@ -140,7 +143,11 @@ void RunLog::add(const PlannedRun& run, const FinishedRun& result) {
 
 FinishedRun read_result(const std::string& path) {
   try {
-    return from_json(Json::parse(text_of(path)).at("runs").at(0));
+    const Json json = Json::parse(text_of(path));
+    FinishedRun run = from_json(json.at("runs").at(0));
+    if (const Json& config = json.at("config"); config.contains("images"))
+      run.classes = static_cast<std::int64_t>(config.at("images").at("class_names").size());
+    return run;
   } catch (const Json::exception& error) {
     throw Error(fmt::format("{}: not the result of a run: {}", path, first_part(error.what())));
   }

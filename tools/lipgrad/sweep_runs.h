@@ -20,7 +20,8 @@ struct FinishedRun {
   double test = 0;                       // the same, which choosing never sees
   double test_last = 0, train_last = 0;  // at the last epoch
   double seconds = 0, seconds_per_epoch = 0;
-  std::string failed;  // why there is none of this; empty: there is
+  std::int64_t classes = 0;  // of images; 0: not told
+  std::string failed;        // why there is none of this; empty: there is
 };
 
 class RunLog {

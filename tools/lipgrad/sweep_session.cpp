@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -22,10 +23,11 @@
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/datasets.h>
+#include <lipgrad/vision/image_data.h>
 
 #include "lipgrad/commands.h"
 #include "lipgrad/results.h"
-#include "lipgrad/training.h"
+#include "lipgrad/sweep_models.h"
 
 namespace lipgrad::cli {
 namespace {
@@ -34,49 +36,42 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Texts = std::vector<std::string>;
 
-Texts split(const std::string& name, const std::string& text) {
-  const char between = name == "fanouts" ? ';' : ',';  // which are lists with commas themselves
+// images: all models are of images, whose heads are a list.
+Texts split(const std::string& name, const std::string& text, bool images = false) {
+  // Between values that are lists with commas themselves.
+  const bool lists = name == "fanouts" || name == "depths" || (images && name == "heads");
+  const char between = lists ? ';' : ',';
   Texts parts;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(between, begin), text.size());
     if (end == begin)
-      throw Error(
-          fmt::format("sweep: {}: expected values with commas between, got '{}'", name, text));
+      throw Error(fmt::format("sweep: {}: expected values with {} between, got '{}'", name,
+                              lists ? "semicolons" : "commas", text));
     parts.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
   return parts;
 }
 
+// Whether all models of a grid are of images, when the command line has its say.
+bool images_only(const Grid& grid, const Settings& given) {
+  std::vector<std::string> models;
+  const auto note = [&](const Settings& settings) {
+    for (const auto& [name, value] : settings)
+      if (name == "model") models.push_back(value);
+  };
+  note(grid.common);
+  for (const Axis& axis : grid.axes)
+    for (const Choice& choice : axis.choices) note(choice.settings);
+  for (const auto& [name, text] : given)
+    if (name == "model") models = split(name, text);
+  return !models.empty() && std::all_of(models.begin(), models.end(), is_image_model);
+}
+
 std::string duration(double seconds) {
   const auto s = static_cast<long long>(seconds + 0.5);
   return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
                   : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-}
-
-// A run's configuration with its data set.
-struct Loaded {
-  CLI::App command;
-  Configuration configuration;
-
-  explicit Loaded(const PlannedRun& run)
-      : command("", run.config.at("model").get<std::string>()), configuration(command.get_name()) {
-    Json config = run.config;
-    config.erase("log-gradients");
-    add_configuration(command, configuration);
-    fill_from_checkpoint(command, config, "sweep");
-  }
-};
-
-// Seconds that a run takes on one core of the machine it was measured on, about.
-double estimate(const Json& config, const NodeData& data) {
-  const double nodes = static_cast<double>(data.graph.num_nodes()),
-               edges = nodes + static_cast<double>(data.graph.num_edges()),
-               width = config.value("heads", 1.0) * config.at("hidden").get<double>(),
-               layers = config.at("layers").get<double>(),
-               epochs = config.at("epochs").get<double>();
-  const double layer = nodes * width * (1.3e-10 * width + 8e-9) + edges * width * 2.5e-9;
-  return epochs * (2e-3 + layers * layer) + 0.1;
 }
 
 }  // namespace
@@ -99,7 +94,7 @@ void Sweep::plan() {
       default_data = false;
   }
   for (const auto& [name, text] : o_.values) {
-    set_values(grid, name, split(name, text), "sweep");
+    set_values(grid, name, split(name, text, images_only(grid, o_.values)), "sweep");
     if (name == "data") default_data = false;
   }
   if (!o_.preset.empty() && !o_.values.empty()) {
@@ -145,18 +140,17 @@ void Sweep::plan() {
 
 // Data sets are there, and models can be made for them, before anything runs.
 void Sweep::check_data() {
-  std::map<std::string, NodeData> known;
+  RunCheck check;
   for (const PlannedRun& run : runs_) {
-    const Loaded loaded(run);
-    const std::string key = run.config.at("data").dump() + run.config.at("features").dump();
-    auto at = known.find(key);
-    if (at == known.end()) at = known.emplace(key, load(loaded.configuration.settings)).first;
+    if (!grid().choose.empty() && run.config.value("validation", 1.0) == 0)
+      throw Error(
+          "sweep: to choose needs validation images: give --validation a share of the training "
+          "images");
     try {
-      make_gnn(loaded.configuration.settings, at->second);
+      estimates_.push_back(check(run));
     } catch (const Error& error) {
       throw Error(fmt::format("sweep: {}: {}", name_of(run), error.what()));
     }
-    estimates_.push_back(estimate(run.config, at->second));
   }
 }
 
@@ -227,11 +221,7 @@ void Sweep::start(std::size_t job) {
   fs::create_directories(out, error);
   if (error) throw Error(fmt::format("{}: {}", out.string(), error.message()));
   if (fs::exists(out / "last.lip")) resumed_.insert(job);
-  Texts words{"train", run.config.at("model").get<std::string>()};
-  for (const auto& [name, value] : run.config.items())
-    if (name != "model" && !value.is_null())
-      words.push_back(fmt::format("--{}={}", name,
-                                  value.is_string() ? value.get<std::string>() : value.dump()));
+  Texts words = train_words(run.config);
   const auto threads = std::max<std::size_t>(1, static_cast<std::size_t>(num_threads()) / jobs_);
   for (const std::string& word :
        {"--out=" + out.string(), std::string("--resume"),
@@ -275,7 +265,9 @@ void Sweep::done(std::size_t job, FinishedRun result) {
   }
   tell(fmt::format("[{}/{}] {}: {}  {}, about {} left", finished_, all_, name_of(run),
                    result.failed.empty()
-                       ? fmt::format("validation {:.1f} %", 100 * result.valid.score)
+                       ? std::isnan(result.valid.score)
+                             ? fmt::format("test {:.1f} %", 100 * result.test_last)
+                             : fmt::format("validation {:.1f} %", 100 * result.valid.score)
                        : result.failed,
                    duration(result.seconds), time_left()));
   if (o_.keep) return;
@@ -301,7 +293,7 @@ void Sweep::finish(const Workers::Ended& ended) {
     again_or_not(ended.job, "stopped from outside");
   } else {
     const std::string message = last_line(folder(run) / "log.txt");
-    if (message.find("the loss is ") != std::string::npos) {
+    if (message.find("try a smaller learning rate") != std::string::npos) {
       FinishedRun result;
       result.failed = message;
       result.seconds = ended.seconds;

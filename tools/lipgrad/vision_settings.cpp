@@ -115,6 +115,11 @@ void add_vision_data(CLI::App& command, VisionSettings& s) {
       .add_option("--validation", s.validation,
                   "Share of the training images that is set aside for validation")
       ->check(CLI::Range(0.0, 0.99));
+  command
+      .add_option("--train-images", s.train_images,
+                  "Train with so many images alone, drawn by the seed; 0: with all")
+      ->check(non_negative);
+  command.add_option("--test-images", s.test_images, "The same for tests")->check(non_negative);
   command.add_option("--image-size", s.image_size, "Height and width of the images [the model's]")
       ->check(CLI::Range(1, 1 << 16));
   command.add_option("--batch-size", s.batch_size, "Images of a step")->check(size);

@@ -23,7 +23,8 @@ struct VisionSettings {
   // Data.
   std::string data = "fashion-mnist";
   double validation = 0;
-  std::int64_t image_size = 0;  // 0: the model's
+  std::int64_t train_images = 0, test_images = 0;  // so many alone; 0: all
+  std::int64_t image_size = 0;                     // 0: the model's
   std::int64_t batch_size = 128;
   AugmentOptions augment;  // but its sizes
   MixOptions mix;

@@ -92,7 +92,7 @@ void complete(CLI::App& command, VisionConfiguration& configuration, const Setti
 }
 
 Json to_json(const CLI::App& command, const VisionConfiguration& configuration,
-             const ImageSetInfo& images, std::uint64_t seed) {
+             std::uint64_t seed) {
   const VisionSettings& s = configuration.settings;
   Json config = Json::object();
   for (const char* group : {data_group, model_group, training_group})
@@ -101,6 +101,14 @@ Json to_json(const CLI::App& command, const VisionConfiguration& configuration,
   config["seed"] = seed;
   if (configuration.evaluate_every != 1) config["evaluate-every"] = configuration.evaluate_every;
   if (configuration.tf32) config["tf32"] = true;
+  if (s.train_images == 0) config.erase("train-images");
+  if (s.test_images == 0) config.erase("test-images");
+  return config;
+}
+
+Json to_json(const CLI::App& command, const VisionConfiguration& configuration,
+             const ImageSetInfo& images, std::uint64_t seed) {
+  Json config = to_json(command, configuration, seed);
   config["images"] = {{"name", images.name},
                       {"class_names", images.class_names},
                       {"channels", images.channels},
@@ -109,11 +117,26 @@ Json to_json(const CLI::App& command, const VisionConfiguration& configuration,
   return config;
 }
 
+// `count` of its images, drawn by the seed; 0: all of them.
+void keep_some(std::shared_ptr<const ImageSet>& set, std::int64_t count, std::uint64_t seed,
+               const char* part) {
+  if (count == 0 || !set) return;
+  if (count > set->size())
+    throw Error(
+        fmt::format("train: --{}-images {}: the data set has {}", part, count, set->size()));
+  Generator rng(seed);
+  const Tensor order = rand_permutation(set->size(), rng);
+  const auto* ids = order.data<std::int64_t>();
+  set = image_subset(set, {ids, ids + count});
+}
+
 ImageData load(const VisionSettings& s) {
   ImageData data = load_image_data(s.data, {.validation = s.validation, .seed = s.seed});
   if (!data.validation && s.select != "last")
     throw Error("train: --select " + s.select +
                 " needs validation images: give --validation a share of the training images");
+  keep_some(data.train, s.train_images, s.seed, "train");
+  keep_some(data.test, s.test_images, s.seed, "test");
   return data;
 }
 

@@ -27,8 +27,11 @@ void add_configuration(CLI::App& command, VisionConfiguration& configuration);
 void complete(CLI::App& command, VisionConfiguration& configuration, const Settings& settings,
               const std::string& where);
 
-// The configuration of a run by the names of the options, and "images": what a model must be told
-// of the images it was trained on. How long a run is decides only with a cosine.
+// The configuration of a run by the names of the options, and "model".
+nlohmann::json to_json(const CLI::App& command, const VisionConfiguration& configuration,
+                       std::uint64_t seed);
+// The same with "images": what a model must be told of the images it was trained on. How long a run
+// is decides only with a cosine.
 nlohmann::json to_json(const CLI::App& command, const VisionConfiguration& configuration,
                        const ImageSetInfo& images, std::uint64_t seed);
 
