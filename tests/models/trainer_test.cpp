@@ -319,7 +319,7 @@ TEST_CASE("a loss that is not finite stops training with the epoch's number") {
 }
 
 TEST_CASE("weights that are not finite stop training and never replace a good checkpoint") {
-  const support::TemporaryDirectory directory;
+  test::TemporaryDirectory directory;
   Run run;
   const Task task = node_classification(run.model, data());
   const TrainOptions once{.epochs = 1, .out = directory.path(), .progress = false};
@@ -329,7 +329,8 @@ TEST_CASE("weights that are not finite stop training and never replace a good ch
   Task spoilt = task;
   spoilt.loss = [&](Mode mode) {
     const Tensor loss = task.loss(mode);
-    run.model.parameters()[0]->mutable_value().mutable_data<float>()[0] = NAN;
+    Parameter& first = *run.model.parameters()[0];
+    first.set_value(full(first.value().shape(), NAN));
     return loss;
   };
   const TrainOptions twice{.epochs = 2, .out = directory.path(), .resume = true, .progress = false};

@@ -173,7 +173,7 @@ std::string explain(const Fates& fates) {
   return fmt::format(
       "A configuration trains when the loss of each of its runs stays finite and test accuracy at "
       "the end is at least {} in each: halfway from guessing ({}) to the best configuration of all "
-      "({}). It diverged when a loss was not finite; that run ended there.",
+      "({}). It diverged when a loss or a weight was not finite; that run ended there.",
       percent(fates.threshold), percent(fates.chance), percent(fates.best));
 }
 
