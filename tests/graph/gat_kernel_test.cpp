@@ -133,6 +133,19 @@ double naive(const Edges& edges, const GatForm& form, const Layer<double>& x,
                      width = form.mean_heads ? d : h_count * d;
   std::vector<double> y(edges.targets * width, 0.0);
   const std::int64_t bytes = (h_count + 7) / 8;
+  const auto square = [&](std::int64_t node, std::int64_t h) {
+    double s = 0;
+    for (std::int64_t c = 0; c < d; ++c) {
+      const double value = x.z[(node * h_count + h) * d + c];
+      s += value * value;
+    }
+    return s;
+  };
+  std::vector<double> largest_of_all(h_count, 0.0);  // for each head
+  for (std::int64_t j = 0; norm_form && norm_form->global && j < edges.sources; ++j) {
+    for (std::int64_t h = 0; h < h_count; ++h)
+      largest_of_all[h] = std::max(largest_of_all[h], square(j, h));
+  }
   for (std::int64_t i = 0; i < edges.targets; ++i) {
     std::vector<std::pair<std::int64_t, std::int64_t>> row;  // source, edge
     for (std::int64_t e = edges.offsets[i]; e < edges.offsets[i + 1]; ++e) {
@@ -145,28 +158,18 @@ double naive(const Edges& edges, const GatForm& form, const Layer<double>& x,
         for (std::int64_t c = 0; c < d; ++c) s += a[h * d + c] * x.z[(node * h_count + h) * d + c];
         return s;
       };
-      const auto square = [&](std::int64_t node) {
-        double s = 0;
-        for (std::int64_t c = 0; c < d; ++c) {
-          const double value = x.z[(node * h_count + h) * d + c];
-          s += value * value;
-        }
-        return s;
-      };
-      double a_square = 0, largest = 0;
+      double a_square = 0, largest = largest_of_all[h];
       for (std::int64_t c = 0; c < h_count * d; ++c) {
         if (norm_form && (norm_form->joint || c / d == h))
           a_square += x.a_src[c] * x.a_src[c] + x.a_dst[c] * x.a_dst[c];
       }
-      for (const auto& [j, e] : row) largest = std::max(largest, square(j));
-      if (norm_form && norm_form->global)
-        for (std::int64_t j = 0; j < edges.sources; ++j) largest = std::max(largest, square(j));
+      for (const auto& [j, e] : row) largest = std::max(largest, square(j, h));
       std::vector<double> p;
       double sum = 0;
       for (const auto& [j, e] : row) {
         double score = dot(x.a_dst, i) + dot(x.a_src, j);
         if (norm_form) {
-          const double r = std::sqrt(largest + square(norm_form->centre ? i : j));
+          const double r = std::sqrt(largest + square(norm_form->centre ? i : j, h));
           score /= norm_form->kappa * std::sqrt(a_square) * r + eps;
         }
         p.push_back(std::exp(score > 0 ? score : form.negative_slope * score));
