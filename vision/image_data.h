@@ -82,7 +82,8 @@ struct ImageDataOptions {
 // subfolder images. It holds one of the above, or
 //   train/<class>/..., test/<class>/... or val/<class>/..., or both: JPEG and PNG images at any
 //   depth (where there is no test/, val/ are the test images), or
-//   <class>/...: options.test of the images of each class are set aside as test images.
+//   <class>/...: options.test of the images of each class are set aside as test images, if that
+//   is as much as one image of any.
 // Classes are numbered by their names' order, images by that of their paths, in bytes. Mean and
 // deviation of IDX and CIFAR sets are those of the training images, others have ImageNet's.
 // Archives are read whole into memory. Files in an archive or folder that are not images by their

@@ -153,6 +153,7 @@ ImageData parse_image_folder(std::shared_ptr<const ImageTree> tree, const std::s
   if (!data.test) std::swap(data.test, data.validation);
   if (!data.test && options.test > 0) {
     const ImageSplit split = split_images(*data.train, options.test, options.seed);
+    if (split.aside.empty()) return data;  // too few of each class
     data.test = image_subset(data.train, split.aside);
     data.train = image_subset(data.train, split.kept);
   }

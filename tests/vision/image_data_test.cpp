@@ -217,6 +217,11 @@ TEST_CASE("load_image_data: one folder is split by the seed, the same for each c
   CHECK(three.test->size() == 6);
   CHECK(three.validation->size() == 6);
   CHECK(three.train->size() == 18);
+  // A fifth of two images is none: all are for training.
+  const ImageDataOptions few{.test = 0.2};
+  for (const char* name : {"few/cat/0.png", "few/cat/1.png", "few/dog/0.png"}) put(dir / name, png);
+  CHECK(load_image_data(dir / "few", few).train->size() == 3);
+  CHECK(!load_image_data(dir / "few", few).test);
   put(dir / "flat/1.png", png);
   CHECK(contains(error_of([&] { load_image_data(dir / "flat"); }),
                  "images must lie in a folder for each class"));

@@ -46,7 +46,7 @@ int run(const Options& o) {
   nlohmann::json json = {{"checkpoint", o.checkpoint}, {"images", nlohmann::json::array()}};
   const NoGrad off;
   TransformScratch scratch;
-  bool complete = true;
+  std::size_t unread = 0;
   for (const std::string& path : o.images) {
     Image image;
     try {
@@ -54,7 +54,7 @@ int run(const Options& o) {
     } catch (const Error& error) {
       std::fprintf(stderr, "lipgrad: %s\n", error.what());
       json["images"].push_back({{"image", path}, {"error", error.what()}});
-      complete = false;
+      ++unread;
       continue;
     }
     Tensor input = empty({1, trained.images.channels, evaluation.height, evaluation.width});
@@ -72,9 +72,9 @@ int run(const Options& o) {
       entry["classes"].push_back({{"class", name}, {"probability", p[order[i]]}});
     }
   }
-  std::fputs(table.str().c_str(), stdout);
+  if (unread < o.images.size()) std::fputs(table.str().c_str(), stdout);
   if (!o.json.empty()) write_json(o.json, json);
-  return complete ? success : failure;
+  return unread == 0 ? success : failure;
 }
 
 }  // namespace

@@ -48,25 +48,24 @@ const CLI::Range size(std::int64_t{1}, std::int64_t{1} << 20);
 const CLI::Range probability(0.0, 1.0);
 
 // "2,2,6,2"
-std::vector<std::int64_t> parse_sizes(const char* option, const std::string& text) {
+std::vector<std::int64_t> parse_sizes(const std::string& text) {
   std::vector<std::int64_t> values;
   for (const std::string& word : CLI::detail::split(text, ',')) {
     std::int64_t value = 0;
     const char* end = word.data() + word.size();
     const auto [at, error] = std::from_chars(word.data(), end, value);
     if (error != std::errc() || at != end || value < 1 || value > 4096)
-      throw Error(fmt::format("{}: expected numbers from 1 to 4096 such as 2,2,6,2, got '{}'",
-                              option, text));
+      throw Error(fmt::format("expected numbers from 1 to 4096 such as 2,2,6,2, got '{}'", text));
     values.push_back(value);
   }
   return values;
 }
 
-CLI::Validator sizes_text(const char* option) {
+CLI::Validator sizes_text() {
   return CLI::Validator(
-      [option](const std::string& text) {
+      [](const std::string& text) {
         try {
-          parse_sizes(option, text);
+          parse_sizes(text);
         } catch (const Error& error) {
           return std::string(error.what());
         }
@@ -151,10 +150,8 @@ void add_vision_model(CLI::App& command, VisionSettings& s) {
   BlockOptions& b = o.block;
   command.add_option("--patch", o.patch, "Height and width of a patch")->check(size);
   command.add_option("--width", o.width, "Features after the patches' projection")->check(size);
-  command.add_option("--depths", s.depths, "Blocks of each stage: 2,2,6,2")
-      ->check(sizes_text("--depths"));
-  command.add_option("--heads", s.heads, "Heads of each stage: 3,6,12,24")
-      ->check(sizes_text("--heads"));
+  command.add_option("--depths", s.depths, "Blocks of each stage: 2,2,6,2")->check(sizes_text());
+  command.add_option("--heads", s.heads, "Heads of each stage: 3,6,12,24")->check(sizes_text());
   command.add_option("--window", o.window, "Height and width of a window, in tokens")->check(size);
   command.add_option("--shift", o.shift, "Every second block shifts its windows")
       ->default_str("true");
@@ -235,8 +232,8 @@ std::unique_ptr<ImageClassifier> make_vision_model(const VisionSettings& setting
   o.image_height = o.image_width = settings.image_size;
   o.channels = channels;
   o.classes = classes;
-  o.depths = parse_sizes("--depths", settings.depths);
-  o.heads = parse_sizes("--heads", settings.heads);
+  o.depths = parse_sizes(settings.depths);
+  o.heads = parse_sizes(settings.heads);
   if (o.attention.attention.score == AttentionScore::cosine && !o.attention.attention.tau)
     o.attention.attention.tau = 10;
   if (!settings.model.starts_with("vit")) return std::make_unique<Swin>(o);
