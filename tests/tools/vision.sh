@@ -74,6 +74,18 @@ head -c 100 "$golden/image/rgb.jpg" >broken.jpg
 "$lipgrad" predict --checkpoint whole/best.lip broken.jpg "$golden/image/grey.png" >out 2>err
 [[ $? == 1 ]] && grep -q "broken.jpg" err && grep -q "grey.png" out && ok "predict: an image that is broken" ||
   failed "predict: an image that is broken" "$(cat err)"
+
+# A folder of two classes, one of whose images is broken.
+mkdir -p folder/train/a folder/train/b folder/test/a
+for name in train/a/1 train/a/2 train/b/1 test/a/1; do cp "$golden/image/rgb.jpg" folder/$name.jpg; done
+cp broken.jpg folder/train/b/broken.jpg
+small=(train vision --model swin --preset micro --width 8 --depths 1,1 --heads 1,2 --data folder --epochs 1 --quiet)
+refused "train vision: an image that is broken" 1 "folder/train/b/broken.jpg" "${small[@]}"
+works "train vision: it is left out as asked" "${small[@]}" --corrupt skip --out skipping
+grep -q "left out 1 training image that" err && grep -q "folder/train/b/broken.jpg" err && ok "train vision: it is named" ||
+  failed "train vision: it is named" "$(cat err)"
+works "eval: the same" eval skipping/last.lip
+grep -q "folder/train/b/broken.jpg" err && ok "eval: it is named" || failed "eval: it is named" "$(cat err)"
 works "train: a graph network" train gat --preset standard --data cora --quiet --epochs 1 --out graph
 refused "predict: a graph network" 1 "graph/last.lip: not a checkpoint of .lipgrad train vision" predict --checkpoint graph/last.lip \
   "$golden/image/grey.png"

@@ -69,10 +69,12 @@ Measured measure_vision(const Options& o, const Json& config, Device device) {
     if (!images) return;
     ImageLoader loader(images, {.batch_size = trained.settings.batch_size,
                                 .train = false,
-                                .evaluation = evaluation_options(trained.settings)});
+                                .evaluation = evaluation_options(trained.settings),
+                                .skip_corrupt = trained.settings.skip_corrupt});
     for (const Metric& metric :
          read(measure_image_classification(*trained.model, loader, part, device)))
       measured.metrics.push_back(metric);
+    tell_corrupt(loader, part);
   };
   measure(data.train, "train");
   measure(data.validation, "valid");

@@ -43,6 +43,7 @@ const Choices<PositionBias> positions{{"table", PositionBias::table},
 const Choices<ImageCrop> crops{{"none", ImageCrop::none},
                                {"padded", ImageCrop::padded},
                                {"random-resized", ImageCrop::random_resized}};
+const Choices<bool> corrupt_images{{"refuse", false}, {"skip", true}};
 
 const CLI::Range size(std::int64_t{1}, std::int64_t{1} << 20);
 const CLI::Range probability(0.0, 1.0);
@@ -122,6 +123,9 @@ void add_vision_data(CLI::App& command, VisionSettings& s) {
   command.add_option("--image-size", s.image_size, "Height and width of the images [the model's]")
       ->check(CLI::Range(1, 1 << 16));
   command.add_option("--batch-size", s.batch_size, "Images of a step")->check(size);
+  add_choice(command, "--corrupt", s.skip_corrupt, corrupt_images,
+             "Images that cannot be read: end with the error of the first, or leave them out and "
+             "tell which they are");
   AugmentOptions& a = s.augment;
   add_choice(command, "--crop", a.crop, crops,
              "Training images: whole; shifted within a border; a random part, resized");

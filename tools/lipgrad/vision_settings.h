@@ -26,6 +26,7 @@ struct VisionSettings {
   std::int64_t train_images = 0, test_images = 0;  // so many alone; 0: all
   std::int64_t image_size = 0;                     // 0: the model's
   std::int64_t batch_size = 128;
+  bool skip_corrupt = false;
   AugmentOptions augment;  // but its sizes
   MixOptions mix;
   // The model: its sizes but channels and classes, which the data have. A vision transformer has

@@ -38,6 +38,7 @@ std::shared_ptr<ImageLoader> loader(const VisionSettings& s,
   options.augment.height = options.augment.width = s.image_size;
   options.evaluation = evaluation_options(s);
   options.mix = s.mix;
+  options.skip_corrupt = s.skip_corrupt;
   return std::make_shared<ImageLoader>(images, options);
 }
 
@@ -153,11 +154,10 @@ Run train_run(const CLI::App& command, const VisionConfiguration& configuration,
   Generator rng(seed);
   model->initialize(rng);
   model->to(device);
-  const Task task = image_classification(
-      *model,
-      {loader(s, data.train, true, seed), loader(s, data.validation, false, seed),
-       loader(s, data.test, false, seed)},
-      device);
+  const ImageLoaders loaders{loader(s, data.train, true, seed),
+                             loader(s, data.validation, false, seed),
+                             loader(s, data.test, false, seed)};
+  const Task task = image_classification(*model, loaders, device);
   AdamW optimizer(*model, {.lr = s.lr,
                            .beta2 = s.beta2,
                            .weight_decay = s.weight_decay,
@@ -180,7 +180,21 @@ Run train_run(const CLI::App& command, const VisionConfiguration& configuration,
   options.config = config.dump(-1, ' ', false, Json::error_handler_t::replace);
   options.progress = how.progress;
   options.interrupted = stop_asked;
-  return {seed, task.score, train(task, optimizer, &schedule, rng, options)};
+  Run run{seed, task.score, train(task, optimizer, &schedule, rng, options)};
+  tell_corrupt(*loaders.train, "training");
+  if (loaders.validation) tell_corrupt(*loaders.validation, "validation");
+  if (loaders.test) tell_corrupt(*loaders.test, "test");
+  return run;
+}
+
+void tell_corrupt(const ImageLoader& loader, const char* part) {
+  const CorruptImages corrupt = loader.corrupt();
+  if (corrupt.count == 0) return;
+  fmt::print(stderr, "lipgrad: left out {} {} image{} that cannot be read:\n", corrupt.count, part,
+             corrupt.count == 1 ? "" : "s");
+  for (const std::string& error : corrupt.errors) fmt::print(stderr, "  {}\n", error);
+  const std::int64_t more = corrupt.count - static_cast<std::int64_t>(corrupt.errors.size());
+  if (more > 0) fmt::print(stderr, "  and {} more\n", more);
 }
 
 bool is_vision(const Json& config) {

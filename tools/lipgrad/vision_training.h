@@ -43,6 +43,9 @@ ImageData load(const VisionSettings& settings);
 Run train_run(const CLI::App& command, const VisionConfiguration& configuration,
               const ImageData& data, std::uint64_t seed, Device device, const RunOptions& options);
 
+// Tells people which images of a part were left out because they cannot be read.
+void tell_corrupt(const ImageLoader& loader, const char* part);
+
 // What a checkpoint of `train vision` says of its model.
 struct TrainedVision {
   VisionSettings settings;
