@@ -42,14 +42,11 @@ std::string header_of(const std::string& path, const std::vector<SafetensorsItem
                       const std::map<std::string, std::string>& metadata) {
   std::string json;
   for (const auto& [name, text] : metadata)
-    json += (json.empty() ? "{\"__metadata__\":{" : ",") + in_json(path, name) + ":" +
-            in_json(path, text);
+    json += fmt::format("{}{}:{}", json.empty() ? "{\"__metadata__\":{" : ",", in_json(path, name),
+                        in_json(path, text));
   json += metadata.empty() ? "{" : "}";
   std::int64_t offset = 0;
   for (const SafetensorsItem& item : items) {
-    std::string sizes;
-    for (const std::int64_t size : item.shape)
-      sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
     const std::int64_t begin = offset;
     std::int64_t bytes = 0;
     LIPGRAD_CHECK(!__builtin_mul_overflow(item.shape.numel(), size_of(item.dtype), &bytes) &&
@@ -57,7 +54,7 @@ std::string header_of(const std::string& path, const std::vector<SafetensorsItem
                   "{}: cannot save: the tensors' sizes overflow", path);
     json += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                         json == "{" ? "" : ",", in_json(path, item.name),
-                        spelling(item.dtype)->name, sizes, begin, offset);
+                        spelling(item.dtype)->name, fmt::join(item.shape, ","), begin, offset);
   }
   json += '}';
   json.append(kAlignment - 1 - (kSizeBytes + json.size() + kAlignment - 1) % kAlignment, ' ');
