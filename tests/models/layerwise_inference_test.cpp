@@ -1,3 +1,4 @@
+// Some of this is shared among threads, so ThreadSanitizer looks at it too.
 #include <lipgrad/models/layerwise_inference.h>
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// Some of this is shared among threads, so ThreadSanitizer looks at it too.
 #include <lipgrad/ops/metrics.h>
 
 #include <doctest/doctest.h>

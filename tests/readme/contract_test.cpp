@@ -1,3 +1,4 @@
+// Some of this is shared among threads, so ThreadSanitizer looks at it too.
 // The two programs of the design, word for word: the interface that everything else serves.
 #include <cmath>
 #include <filesystem>

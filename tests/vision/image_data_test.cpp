@@ -1,3 +1,4 @@
+// Some of this is shared among threads, so ThreadSanitizer looks at it too.
 #include <lipgrad/vision/image_data.h>
 
 #include <doctest/doctest.h>
