@@ -1,39 +1,8 @@
 #include <lipgrad/vision/patches.h>
 
-#include "catalogue/catalogue.h"
+#include "catalogue/one_layer.h"
 
 namespace lipgrad::catalogue {
-namespace {
-
-template <class Layer>
-struct Root : Module {
-  Layer layer;
-  template <class... Args>
-  explicit Root(Args&&... args) : layer(*this, "layer", std::forward<Args>(args)...) {}
-};
-
-template <class Make>
-void add_layer(Catalogue& c, const char* op, const char* kind, Shape x, Make make,
-               GradcheckOptions options = {}) {
-  Case one;
-  one.op = op;
-  one.kind = kind;
-  one.options = options;
-  one.make = [=](Generator& rng) {
-    auto root = make();
-    root->initialize(rng);
-    root->to(f64);
-    Instance instance;
-    instance.inputs = {randn(x, f64, rng)};
-    instance.fn = [root](Inputs in) { return std::vector<Tensor>{root->layer.forward(in[0])}; };
-    instance.module = root;
-    return instance;
-  };
-  c.add(std::move(one));
-}
-
-}  // namespace
-
 void add_patches(Catalogue& c) {
   const auto add = [&](const char* op, const char* kind, Shape x, auto f) {
     c.add(
@@ -52,13 +21,13 @@ void add_patches(Catalogue& c) {
     return std::make_shared<Root<Conv2d>>(3, 4, Size2d(3), Conv2dLayerOptions{.padding = 1});
   };
   const GradcheckOptions nothing{.zero_gradient = true};
-  add_layer(c, "Conv2d", "normal", {2, 3, 4, 3}, conv);
-  add_layer(c, "Conv2d", "one row", {1, 1, 3, 3}, conv);
-  add_layer(c, "Conv2d", "empty", {0, 3, 4, 3}, conv, nothing);
+  add_layer(c, "Conv2d", "normal", {2, 3, 4, 3}, conv, forward<Conv2d>);
+  add_layer(c, "Conv2d", "one row", {1, 1, 3, 3}, conv, forward<Conv2d>);
+  add_layer(c, "Conv2d", "empty", {0, 3, 4, 3}, conv, forward<Conv2d>, nothing);
   const auto embed = [] { return std::make_shared<Root<PatchEmbed>>(3, 5, Size2d(2, 3)); };
-  add_layer(c, "PatchEmbed", "normal", {2, 3, 4, 6}, embed);
-  add_layer(c, "PatchEmbed", "one row", {1, 3, 2, 3}, embed);
-  add_layer(c, "PatchEmbed", "empty", {0, 3, 4, 6}, embed, nothing);
+  add_layer(c, "PatchEmbed", "normal", {2, 3, 4, 6}, embed, forward<PatchEmbed>);
+  add_layer(c, "PatchEmbed", "one row", {1, 3, 2, 3}, embed, forward<PatchEmbed>);
+  add_layer(c, "PatchEmbed", "empty", {0, 3, 4, 6}, embed, forward<PatchEmbed>, nothing);
   for (const PatchNorm norm : {PatchNorm::layer, PatchNorm::center, PatchNorm::none}) {
     const auto merging = [=] {
       return std::make_shared<Root<PatchMerging>>(3, PatchMergingOptions{.norm = norm});
@@ -68,10 +37,10 @@ void add_patches(Catalogue& c) {
               usual                       ? "normal"
               : norm == PatchNorm::center ? "center"
                                           : "no norm",
-              {2, 4, 6, 3}, merging);
+              {2, 4, 6, 3}, merging, forward<PatchMerging>);
     if (!usual) continue;
-    add_layer(c, "PatchMerging", "one row", {1, 2, 2, 3}, merging);
-    add_layer(c, "PatchMerging", "empty", {0, 4, 6, 3}, merging, nothing);
+    add_layer(c, "PatchMerging", "one row", {1, 2, 2, 3}, merging, forward<PatchMerging>);
+    add_layer(c, "PatchMerging", "empty", {0, 4, 6, 3}, merging, forward<PatchMerging>, nothing);
   }
 }
 
