@@ -54,10 +54,18 @@ offers "citeseer" train gat --data cit
 offers "paper-figure5 paper-gradients paper-table1" sweep paper
 offers "contrast paper" sweep --protocol ""
 among "generated" train gat --data ""
+offers "fashion-mnist" train vision --data fash
+offers "" train gat --data fash
+offers "cifar10 cifar100 citeseer" sweep --data ci
+offers "lipsformer_swin_micro" train vision --model lipsformer_swin_m
+offers "micro paper" train vision --preset ""
+offers "--train-images" train vision --train
+offers "none padded random-resized" train vision --crop ""
+offers "warmup" sweep war
 
 # Every command and option of --help is offered, and no other.
 mkdir runs && touch data.json graph.npz "runs/a b.lip"
-for path in "" train "train gat" sweep inspect doctor gradcheck rates completion; do
+for path in "" train "train gat" "train vision" sweep predict summary inspect doctor gradcheck rates completion; do
   read -ra command <<<"$path"
   "$lipgrad" "${command[@]}" --help >out
   expected=$(grep -oE '^ +(-[a-z],)?--[a-z0-9-]+' out | grep -oE -- '--[a-z0-9-]+' | sort | paste -sd ' ')

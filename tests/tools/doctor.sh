@@ -19,12 +19,13 @@ problems=
 for line in "^lipgrad +[0-9.]+, built by (GCC|Clang) [0-9]" "^CUDA +not in this build" "^processor +." "^kernels +(AVX|SCALAR|SSE)" \
   "^threads +[0-9]+; LIPGRAD_THREADS is not set" "^memory +[0-9.]+ [GMT]iB, " "^  found +cora, generated" \
   "^  missing +citeseer, pubmed" "^products, f32 +[0-9.]+ GFLOP/s on 1 thread" "^products, f64 +[0-9.]+ GFLOP/s" \
+  "^images +this build reads IDX, CIFAR" "^  missing +.*cifar10, cifar100" \
   "^memory, triad +[0-9.]+ GB/s" "^warning: .*fetch_data citeseer pubmed"; do
   grep -qE "$line" out || problems+="no '$line'"$'\n'
 done
 verdict "doctor: all lines are there" "${problems%$'\n'}"
 problems=
-for key in version compiler cuda processor kernels threads memory blas data rates warnings problems gemm_f32_gflops \
+for key in version compiler cuda processor kernels threads memory blas data images rates warnings problems gemm_f32_gflops \
   gemm_f64_gflops triad_gb_per_s; do
   grep -q "\"$key\":" doctor.json || problems+="no $key"$'\n'
 done

@@ -8,6 +8,7 @@
 
 #include <lipgrad/config.h>
 #include <lipgrad/graph/datasets.h>
+#include <lipgrad/vision/image_data.h>
 
 #include "lipgrad/commands.h"
 
@@ -15,10 +16,10 @@ namespace lipgrad::cli {
 namespace {
 
 // The part of the script that is the same whatever the commands are. A value is a list of words, or
-// one of @files, @folders, @data, @any.
+// one of @files, @folders, @graphs, @images, @data (of both kinds), @any.
 constexpr std::string_view script = R"bash(
 _lipgrad_complete() {
-  local cur=${COMP_WORDS[COMP_CWORD]} path=lipgrad option= word words value i
+  local cur=${COMP_WORDS[COMP_CWORD]} path=lipgrad option= word words value ending i
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; ++i)); do
     word=${COMP_WORDS[i]}
@@ -46,11 +47,14 @@ _lipgrad_complete() {
     @folders)
       compopt -o filenames 2>/dev/null
       mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
-    @data)
+    @graphs | @images | @data)
       compopt -o filenames 2>/dev/null
       mapfile -t COMPREPLY < <(
-        compgen -W "$(_lipgrad_data)" -- "$cur"
-        compgen -f -X '!*.npz' -- "$cur"
+        compgen -W "$(_lipgrad_data "$value")" -- "$cur"
+        [[ $value == @images ]] || compgen -f -X '!*.npz' -- "$cur"
+        if [[ $value != @graphs ]]; then
+          for ending in tar tar.gz tgz; do compgen -f -X "!*.$ending" -- "$cur"; done
+        fi
         compgen -d -- "$cur"
       ) ;;
     ?*) mapfile -t COMPREPLY < <(compgen -W "$value" -- "$cur") ;;
@@ -86,13 +90,16 @@ std::vector<std::string> members(const std::string& type) {
 
 // What may stand for the option's value; empty if it has none. The type's name tells, or else the
 // option's own: some mean the same in every command.
-std::string value_of(const CLI::Option& option) {
+std::string value_of(const CLI::App& command, const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return {};
   const std::string type = option.get_type_name();
   if (const auto words = members(type); !words.empty())
     return fmt::format("{}", fmt::join(words, " "));
   const auto is_called = [&](const char* name) { return option.check_lname(name); };
-  if (is_called("data")) return "@data";
+  if (is_called("data"))
+    return command.get_name() == "vision"  ? "@images"
+           : command.get_name() == "sweep" ? "@data"
+                                           : "@graphs";
   if (type.starts_with("DIR") || is_called("out")) return "@folders";
   if (type.starts_with("FILE") || is_called("json") || is_called("config")) return "@files";
   return "@any";
@@ -105,7 +112,7 @@ struct Cases {
 void add_cases(const CLI::App& app, const std::string& path, Cases& cases) {
   std::vector<std::string> words;
   const auto add_value = [&](const std::string& key, const CLI::Option& option) {
-    if (const std::string value = value_of(option); !value.empty())
+    if (const std::string value = value_of(app, option); !value.empty())
       cases.values += fmt::format("    '{}') echo '{}' ;;\n", key, value);
   };
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
@@ -143,8 +150,11 @@ void print_bash(const CLI::App& app) {
       "# and keep it as ~/.local/share/bash-completion/completions/lipgrad.\n\n"
       "_lipgrad_words() {{\n  case $1 in\n{}  esac\n}}\n\n"
       "_lipgrad_value() {{\n  case $1 in\n{}  esac\n}}\n\n"
-      "_lipgrad_data() {{ echo '{}'; }}\n{}",
-      kVersion, cases.words, cases.values, fmt::join(known_node_data(), " "), script);
+      "_lipgrad_data() {{\n"
+      "  [[ $1 == @images ]] || echo '{}'\n"
+      "  [[ $1 == @graphs ]] || echo '{}'\n}}\n{}",
+      kVersion, cases.words, cases.values, fmt::join(known_node_data(), " "),
+      fmt::join(known_image_data(), " "), script);
 }
 
 }  // namespace

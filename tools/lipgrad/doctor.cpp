@@ -19,6 +19,8 @@
 #include <lipgrad/core/file.h>
 #include <lipgrad/core/threads.h>
 #include <lipgrad/graph/datasets.h>
+#include <lipgrad/vision/image_data.h>
+#include <lipgrad/vision/image_file.h>
 
 #include "lipgrad/commands.h"
 #include "lipgrad/machine.h"
@@ -38,6 +40,7 @@ class Doctor {
     machine();
     blas();
     data();
+    images();
     rates();
     fmt::print("\n");
     for (const std::string& warning : warnings_) fmt::print("warning: {}\n", warning);
@@ -216,6 +219,31 @@ class Doctor {
     if (!downloads.empty())
       warn(fmt::format("data is missing; `tools/fetch_data {}` downloads it",
                        fmt::join(downloads, " ")));
+  }
+
+  void images() {
+    std::vector<std::string> found, missing, formats{"IDX", "CIFAR"};
+    json_["images"] = {{"jpeg", has_jpeg()}, {"png", has_png()}, {"sets", Json::object()}};
+    if (has_jpeg()) formats.emplace_back("JPEG");
+    if (has_png()) formats.emplace_back("PNG");
+    for (const std::string& name : known_image_data()) {
+      const std::string path = find_image_data(name);
+      json_["images"]["sets"][name] = path.empty() ? Json() : Json(path);
+      (path.empty() ? missing : found).push_back(name);
+      if (!path.empty() && ::access(path.c_str(), R_OK) != 0)
+        problems_.push_back(fmt::format("data set {}: {} may not be read", name, path));
+    }
+    line("images", fmt::format("this build reads {}", fmt::join(formats, ", ")));
+    line("  found", found.empty() ? "none" : fmt::format("{}", fmt::join(found, ", ")));
+    line("  missing", missing.empty() ? "none" : fmt::format("{}", fmt::join(missing, ", ")));
+    const auto lacks = [&](const char* format, const char* package) {
+      warn(
+          fmt::format("this build does not read {} images: install {} and configure with "
+                      "-DLIPGRAD_{}=ON",
+                      format, package, format));
+    };
+    if (!has_jpeg()) lacks("JPEG", "libjpeg62-turbo-dev");
+    if (!has_png()) lacks("PNG", "libpng-dev");
   }
 
   // Files that are there and cannot be used keep `train` from working.
