@@ -70,6 +70,12 @@ fi
 works "predict" predict --checkpoint whole/best.lip --top 2 "$golden/image/grey.png" "$golden/image/rgb.jpg" --json p.json
 if [[ $(grep -c '"probability"' p.json) == 4 ]]; then ok "predict: two classes each"
 else failed "predict: two classes each" "$(head -c 300 p.json)"; fi
+works "predict: test images" predict --checkpoint whole/best.lip --top 1 --test 4 --json t.json
+if grep -q "image *label *class" out && [[ $(grep -c '"label"' t.json) == 4 ]] && grep -q '"label": "Trouser"' t.json; then
+  ok "predict: test images have labels"
+else failed "predict: test images have labels" "$(head -5 out)"; fi
+refused "predict: more test images than there are" 1 "has 40 test images" predict --checkpoint whole/best.lip --test 41
+refused "predict: nothing to look at" 1 "no images" predict --checkpoint whole/best.lip
 head -c 100 "$golden/image/rgb.jpg" >broken.jpg
 "$lipgrad" predict --checkpoint whole/best.lip broken.jpg "$golden/image/grey.png" >out 2>err
 [[ $? == 1 ]] && grep -q "broken.jpg" err && grep -q "grey.png" out && ok "predict: an image that is broken" ||

@@ -26,10 +26,12 @@ namespace {
 struct Options {
   std::string checkpoint, json, device = "cpu";
   std::vector<std::string> images;
-  std::int64_t top = 3;
+  std::int64_t top = 3, test = 0;
 };
 
 int run(const Options& o) {
+  if (o.images.empty() && o.test == 0)
+    throw Error("predict: no images: name files, or give --test a number");
   if (!o.json.empty()) check_writable(o.json);
   const Device device = parse_device(o.device);
   const auto config = nlohmann::json::parse(read_checkpoint_info(o.checkpoint).config, nullptr,
@@ -42,15 +44,33 @@ int run(const Options& o) {
   const std::int64_t classes = static_cast<std::int64_t>(trained.images.class_names.size());
   const std::int64_t top = std::min(o.top, classes);
 
-  Table table({"image", "class", "probability"});
+  const ImageData data = o.test > 0 ? load(trained.settings) : ImageData();
+  if (o.test > 0 && (!data.test || o.test > data.test->size()))
+    throw Error(fmt::format("predict: --test {}: {} has {} test images", o.test,
+                            trained.settings.data, data.test ? data.test->size() : 0));
+  if (o.test > 0 && data.test->classes() != classes)
+    throw Error(fmt::format("predict: {} has {} classes, the model {}", trained.settings.data,
+                            data.test->classes(), classes));
+
+  std::vector<std::string> columns{"image", "class", "probability"};
+  if (o.test > 0) columns.insert(columns.begin() + 1, "label");
+  Table table(columns);
   nlohmann::json json = {{"checkpoint", o.checkpoint}, {"images", nlohmann::json::array()}};
   const NoGrad off;
   TransformScratch scratch;
   std::size_t unread = 0;
-  for (const std::string& path : o.images) {
+  const std::int64_t files = static_cast<std::int64_t>(o.images.size());
+  for (std::int64_t n = 0; n < files + o.test; ++n) {
+    const bool is_file = n < files;
+    const std::string path = is_file ? o.images[n] : data.test->name(n - files);
+    const std::string label =
+        is_file ? "" : trained.images.class_names[data.test->label(n - files)];
     Image image;
     try {
-      image = load_image(path, {.channels = trained.images.channels});
+      if (is_file)
+        image = load_image(path, {.channels = trained.images.channels});
+      else
+        data.test->read(n - files, image);
     } catch (const Error& error) {
       std::fprintf(stderr, "lipgrad: %s\n", error.what());
       json["images"].push_back({{"image", path}, {"error", error.what()}});
@@ -66,13 +86,18 @@ int run(const Options& o) {
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return p[a] > p[b]; });
     nlohmann::json& entry = json["images"].emplace_back(
         nlohmann::json{{"image", path}, {"classes", nlohmann::json::array()}});
+    if (!is_file) entry["label"] = label;
     for (std::int64_t i = 0; i < top; ++i) {
       const std::string& name = trained.images.class_names[order[i]];
-      table.add_row({i == 0 ? path : "", name, fmt::format("{:.1f} %", 100 * p[order[i]])});
+      std::vector<std::string> row{i == 0 ? path : "", name,
+                                   fmt::format("{:.1f} %", 100 * p[order[i]])};
+      if (o.test > 0) row.insert(row.begin() + 1, i == 0 ? label : "");
+      table.add_row(row);
       entry["classes"].push_back({{"class", name}, {"probability", p[order[i]]}});
     }
   }
-  if (unread < o.images.size()) std::fputs(table.str().c_str(), stdout);
+  if (unread < o.images.size() + static_cast<std::size_t>(o.test))
+    std::fputs(table.str().c_str(), stdout);
   if (!o.json.empty()) write_json(o.json, json);
   return unread == 0 ? success : failure;
 }
@@ -84,7 +109,11 @@ void add_predict(CLI::App& app, int& exit) {
   CLI::App* command =
       app.add_subcommand("predict", "Tell what a trained model sees in images, JPEG or PNG");
   command->option_defaults()->always_capture_default();
-  command->add_option("images", o->images, "Image files")->required()->type_name("FILE");
+  command->add_option("images", o->images, "Image files")->type_name("FILE");
+  command
+      ->add_option("--test", o->test,
+                   "Also so many test images of the data set that the model was trained on")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1000000}));
   command->add_option("--checkpoint", o->checkpoint, "Of `lipgrad train vision`, such as best.lip")
       ->required()
       ->type_name("FILE");
