@@ -49,32 +49,22 @@ __device__ T lowest() {
   return -static_cast<T>(HUGE_VAL);
 }
 
-// x: (total, cols), rows and lse: (count), labels: (total), partial: (blocks). One reading of x:
-// each thread keeps the largest element so far and the sum of exponentials relative to it.
-template <int width, class T>
-__global__ void cross_entropy_kernel(std::int64_t total, std::int64_t count, std::int64_t cols,
-                                     bool vector, const T* x, const std::int64_t* rows,
-                                     const void* labels, bool wide, double smoothing, T* lse,
-                                     double* partial, Faults* faults) {
+// log(sum(exp(x))) of a row, in one reading: each thread keeps the largest element so far and the
+// sum of exponentials relative to it. NaN for a row of -inf, which has no softmax, and where none
+// is valid. also(pack, left) sees every pack. In every thread; all threads of the block call it.
+template <int width, class T, class Also>
+__device__ T log_sum_exp(const LossRows<width>& place, bool valid, std::int64_t cols, bool vector,
+                         const T* from, Also also) {
   constexpr int size = Pack<T>::size;
-  const LossRows<width> place;
-  const Chosen c =
-      chosen(place.row, total, count, cols, rows, labels, wide, place.lane == 0, faults);
-  const T* from = x + c.row * cols;
   T top = lowest<T>();
-  double sum = 0, plain = 0;
-  if (c.valid) {
+  double sum = 0;
+  if (valid) {
     for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
-      const std::int64_t left = cols - at;
-      const Pack<T> pack = load(from + at, vector, left, lowest<T>());
+      const Pack<T> pack = load(from + at, vector, cols - at, lowest<T>());
       const T before = top;
 #pragma unroll
       for (int k = 0; k < size; ++k) top = Max()(top, pack.v[k]);
-      if (smoothing != 0) {
-#pragma unroll
-        for (int k = 0; k < size; ++k)
-          if (k < left) plain += static_cast<double>(pack.v[k]);
-      }
+      also(pack, cols - at);
       if (top == lowest<T>()) continue;  // nothing but -inf so far
       T part = T(0);
 #pragma unroll
@@ -85,17 +75,36 @@ __global__ void cross_entropy_kernel(std::int64_t total, std::int64_t count, std
   const T highest = LossRows<width>::reduce(top, Max(), lowest<T>());
   sum = top == lowest<T>() ? 0.0 : sum * static_cast<double>(scalar::exp(top - highest));
   sum = LossRows<width>::reduce(sum, Sum(), 0.0);
+  return highest == lowest<T>() ? highest - highest : highest + scalar::log(static_cast<T>(sum));
+}
+
+// x: (total, cols), rows and lse: (count), labels: (total), partial: (blocks).
+template <int width, class T>
+__global__ void cross_entropy_kernel(std::int64_t total, std::int64_t count, std::int64_t cols,
+                                     bool vector, const T* x, const std::int64_t* rows,
+                                     const void* labels, bool wide, double smoothing, T* lse,
+                                     double* partial, Faults* faults) {
+  constexpr int size = Pack<T>::size;
+  const LossRows<width> place;
+  const Chosen c =
+      chosen(place.row, total, count, cols, rows, labels, wide, place.lane == 0, faults);
+  const T* from = x + c.row * cols;
+  double plain = 0;
+  const T level =
+      log_sum_exp(place, c.valid, cols, vector, from, [&](const Pack<T>& pack, std::int64_t left) {
+        if (smoothing == 0) return;
+#pragma unroll
+        for (int k = 0; k < size; ++k)
+          if (k < left) plain += static_cast<double>(pack.v[k]);
+      });
   if (smoothing != 0) plain = LossRows<width>::reduce(plain, Sum(), 0.0);
   double term = 0;
   if (place.lane == 0 && place.row < count) {
-    // A row of -inf has no softmax: NaN.
-    const T result =
-        highest == lowest<T>() ? highest - highest : highest + scalar::log(static_cast<T>(sum));
-    lse[place.row] = c.valid ? result : T(0);
+    lse[place.row] = c.valid ? level : T(0);
     if (c.valid) {
-      const double level = static_cast<double>(result);
-      term = (1 - smoothing) * (level - static_cast<double>(from[c.label]));
-      if (smoothing != 0) term += smoothing * (level - plain / static_cast<double>(cols));
+      const double high = static_cast<double>(level);
+      term = (1 - smoothing) * (high - static_cast<double>(from[c.label]));
+      if (smoothing != 0) term += smoothing * (high - plain / static_cast<double>(cols));
     }
   }
   term = block_reduce<kThreads>(term, Sum(), 0.0);
@@ -144,27 +153,8 @@ __global__ void soft_cross_entropy_kernel(std::int64_t total, std::int64_t cols,
   const LossRows<width> place;
   const bool valid = place.row < total;
   const std::int64_t begin = valid ? place.row * cols : 0;
-  T top = lowest<T>();
-  double sum = 0;
-  if (valid) {
-    for (std::int64_t at = place.lane * size; at < cols; at += width * size) {
-      const Pack<T> pack = load(x + begin + at, vector, cols - at, lowest<T>());
-      const T before = top;
-#pragma unroll
-      for (int k = 0; k < size; ++k) top = Max()(top, pack.v[k]);
-      if (top == lowest<T>()) continue;  // nothing but -inf so far
-      T part = T(0);
-#pragma unroll
-      for (int k = 0; k < size; ++k) part += scalar::exp(pack.v[k] - top);
-      sum = sum * static_cast<double>(scalar::exp(before - top)) + static_cast<double>(part);
-    }
-  }
-  const T highest = LossRows<width>::reduce(top, Max(), lowest<T>());
-  sum = top == lowest<T>() ? 0.0 : sum * static_cast<double>(scalar::exp(top - highest));
-  sum = LossRows<width>::reduce(sum, Sum(), 0.0);
-  // A row of -inf has no softmax: NaN.
   const T level =
-      highest == lowest<T>() ? highest - highest : highest + scalar::log(static_cast<T>(sum));
+      log_sum_exp(place, valid, cols, vector, x + begin, [](const Pack<T>&, std::int64_t) {});
   double term = 0;
   if (valid) {
     if (place.lane == 0) lse[place.row] = level;
