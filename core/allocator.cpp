@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include <lipgrad/config.h>
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/memory.h>

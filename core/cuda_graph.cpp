@@ -1,5 +1,6 @@
 #include <lipgrad/core/cuda_graph.h>
 
+#include <lipgrad/config.h>
 #include <lipgrad/core/runtime.h>
 
 namespace lipgrad {

@@ -1,6 +1,7 @@
 #pragma once
 
-// C++17, for host and device compilers alike. How kernels are declared and called.
+// C++17, for host and device compilers alike. How kernels are declared; how ops call them is in
+// core/launch.h.
 //
 // A kernel is a free function over raw pointers, int64 sizes and leading dimensions that knows no
 // Tensor. <folder>/kernels/<family>.h declares it once for both devices,
@@ -15,8 +16,6 @@
 
 #include <cstdint>
 
-#include <lipgrad/config.h>
-
 #define LIPGRAD_KERNELS(...) \
   namespace lipgrad::cpu {   \
   __VA_ARGS__                \
@@ -29,17 +28,3 @@ namespace lipgrad::cuda {
 // Makes a device the calling thread's current one: kernels run there. Error when there is none.
 void use_device(int index);
 }  // namespace lipgrad::cuda
-
-// Calls the kernel of the device: LIPGRAD_LAUNCH(x.device(), softmax, rows, cols, x.data<T>(),
-// ...).
-#define LIPGRAD_LAUNCH(device, kernel, ...)          \
-  do {                                               \
-    if constexpr (::lipgrad::kWithCuda) {            \
-      if ((device).is_cuda()) {                      \
-        ::lipgrad::cuda::use_device((device).index); \
-        ::lipgrad::cuda::kernel(__VA_ARGS__);        \
-        break;                                       \
-      }                                              \
-    }                                                \
-    ::lipgrad::cpu::kernel(__VA_ARGS__);             \
-  } while (false)

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 
+#include <lipgrad/config.h>
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/kernels/accumulate.h>

@@ -5,6 +5,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/kernels/convert.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/map.h>
 #include <lipgrad/core/runtime.h>
 #include <lipgrad/core/tape.h>

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/random.h>
 #include <lipgrad/core/tensor.h>
 #include <lipgrad/graph/graph.h>

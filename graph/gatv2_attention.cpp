@@ -1,6 +1,7 @@
 #include <lipgrad/graph/gatv2_attention.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
 #include <lipgrad/graph/attention_pass.h>

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
 #include <lipgrad/graph/kernels/graph_layer_norm.h>

@@ -1,6 +1,7 @@
 #include <lipgrad/graph/message_passing.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/graph/kernels/edge_softmax.h>
 #include <lipgrad/graph/kernels/message_passing.h>

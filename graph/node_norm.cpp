@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/graph/kernels/node_norm.h>
 #include <lipgrad/ops/elementwise.h>

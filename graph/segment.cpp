@@ -1,6 +1,7 @@
 #include <lipgrad/graph/segment.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/graph/kernels/segment.h>
 

@@ -1,6 +1,7 @@
 #include <lipgrad/ops/activation.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/ops/kernels/activation.h>
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/module.h>
 #include <lipgrad/ops/kernels/elementwise.h>
 #include <lipgrad/ops/kernels/optimizer.h>

@@ -5,6 +5,7 @@
 
 #include <lipgrad/core/check.h>
 #include <lipgrad/core/kernels/accumulate.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/init.h>

@@ -1,6 +1,7 @@
 #include <lipgrad/ops/linear.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/kernels/linear.h>

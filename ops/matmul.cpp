@@ -3,6 +3,7 @@
 #include <array>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/ops/kernels/matmul.h>
 

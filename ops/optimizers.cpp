@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/ops/kernels/optimizer.h>
 
 namespace lipgrad {

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/ops/kernels/shape.h>
 

@@ -1,6 +1,7 @@
 #include <lipgrad/ops/softmax.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/ops/kernels/softmax.h>
 #include <lipgrad/ops/shape.h>

@@ -1,6 +1,7 @@
 #include <lipgrad/ops/spmm.h>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/ops/kernels/spmm.h>
 

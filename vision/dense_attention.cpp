@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optional_data.h>
 #include <lipgrad/ops/kernels/dropout.h>

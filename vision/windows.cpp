@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <lipgrad/core/check.h>
+#include <lipgrad/core/launch.h>
 #include <lipgrad/core/op.h>
 #include <lipgrad/vision/kernels/windows.h>
 
