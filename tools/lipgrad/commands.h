@@ -2,7 +2,9 @@
 
 #include <string>
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 // The subcommands of the lipgrad program, one file each.
 namespace lipgrad::cli {

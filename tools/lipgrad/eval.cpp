@@ -3,6 +3,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <lipgrad/core/checkpoint.h>
 #include <lipgrad/core/error.h>

@@ -7,13 +7,15 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <lipgrad/core/optimizer.h>
 #include <lipgrad/graph/node_data.h>
 #include <lipgrad/models/gnn.h>
 
 #include "lipgrad/settings.h"
+
+namespace CLI {
+class App;
+}
 
 namespace lipgrad::cli {
 

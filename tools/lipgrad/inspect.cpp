@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <lipgrad/core/checkpoint.h>
 #include <lipgrad/core/file.h>

@@ -4,6 +4,8 @@
 #include <exception>
 #include <new>
 
+#include <CLI/CLI.hpp>
+
 #include <lipgrad/config.h>
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/threads.h>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <lipgrad/core/cuda_status.h>
 #include <lipgrad/core/error.h>

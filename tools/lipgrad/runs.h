@@ -4,12 +4,15 @@
 #include <functional>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <lipgrad/core/device.h>
 
 #include "lipgrad/training.h"
+
+namespace CLI {
+class App;
+}
 
 // What all models of `lipgrad train` share: how many runs, where their files go, what is printed.
 namespace lipgrad::cli {

@@ -4,8 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
+
+namespace CLI {
+class App;
+}
 
 // Settings that come from more than one place: the command line, then a file, then a preset, then
 // the options' defaults. They have the same names everywhere, those of the long options.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/core/file.h>

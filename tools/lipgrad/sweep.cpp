@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include "lipgrad/commands.h"
 #include "lipgrad/sweep_models.h"

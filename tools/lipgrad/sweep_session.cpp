@@ -17,6 +17,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <lipgrad/core/device.h>
 #include <lipgrad/core/error.h>

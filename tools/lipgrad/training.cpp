@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <lipgrad/core/error.h>
 #include <lipgrad/models/batched_training.h>

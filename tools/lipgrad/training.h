@@ -4,13 +4,16 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <lipgrad/graph/node_data.h>
 #include <lipgrad/models/trainer.h>
 
 #include "lipgrad/gnn_settings.h"
+
+namespace CLI {
+class App;
+}
 
 // One configuration, trained: what `train` does for a run, what `sweep` asks of each of its runs,
 // and what `eval` reads back from a checkpoint.

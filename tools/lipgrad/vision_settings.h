@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include <lipgrad/models/swin.h>
 #include <lipgrad/models/vision_transformer.h>
 #include <lipgrad/vision/augment.h>
@@ -14,6 +12,10 @@
 #include <lipgrad/vision/loader.h>
 
 #include "lipgrad/settings.h"
+
+namespace CLI {
+class App;
+}
 
 namespace lipgrad::cli {
 

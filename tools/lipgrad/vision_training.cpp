@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <lipgrad/core/checkpoint.h>
 #include <lipgrad/core/error.h>

@@ -3,13 +3,16 @@
 #include <cstdint>
 #include <string>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <lipgrad/core/device.h>
 
 #include "lipgrad/training.h"
 #include "lipgrad/vision_settings.h"
+
+namespace CLI {
+class App;
+}
 
 // One configuration of a model of images, trained and read back: see training.h.
 namespace lipgrad::cli {
