@@ -20,8 +20,8 @@
 #include <lipgrad/core/op.h>
 #include <lipgrad/core/optimizer.h>
 #include <lipgrad/core/random.h>
-#include <lipgrad/core/safetensors.h>
 #include <lipgrad/core/recompute.h>
+#include <lipgrad/core/safetensors.h>
 #include <lipgrad/core/shape.h>
 #include <lipgrad/core/tape.h>
 #include <lipgrad/core/tensor.h>

@@ -172,8 +172,7 @@ TEST_CASE("checkpoint file: any changed byte and any missing end is found") {
 TEST_CASE("checkpoint file: foreign and newer files are named for what they are") {
   test::TemporaryDirectory dir;
   const std::string path = dir / "a.lip";
-  CHECK(error_of([&] { read_all(path); }) ==
-        path + ": cannot open: No such file or directory");
+  CHECK(error_of([&] { read_all(path); }) == path + ": cannot open: No such file or directory");
   CHECK(error_of([&] { read_all(dir.path()); }) ==
         dir.path() + ": is a directory, expected a file");
   put(path, {});
