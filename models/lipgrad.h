@@ -94,6 +94,7 @@
 #include <lipgrad/ops/spmm.h>
 #include <lipgrad/ops/weight_average.h>
 #include <lipgrad/vision/augment.h>
+#include <lipgrad/vision/cross_shaped_attention.h>
 #include <lipgrad/vision/dense_attention.h>
 #include <lipgrad/vision/image.h>
 #include <lipgrad/vision/image_data.h>

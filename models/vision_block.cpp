@@ -117,6 +117,7 @@ ResidualBlock::ResidualBlock(Module& parent, std::string name, std::int64_t feat
       features_(features),
       kernel_(options.kernel),
       place_(options.place),
+      attention_norm_(options.attention_norm),
       drop_path_(drop_path),
       norm1(*this, "norm1", features, options),
       norm2(*this, "norm2", features, options),
@@ -143,12 +144,13 @@ ResidualBlock::ResidualBlock(Module& parent, std::string name, std::int64_t feat
 }
 
 template <class F>
-Tensor ResidualBlock::join(const Tensor& x, F&& branch, const TokenNorm& norm,
+Tensor ResidualBlock::join(const Tensor& x, F&& branch, const TokenNorm* norm,
                            const Shortcut& shortcut, Mode mode) const {
-  Tensor f = branch(place_ == NormPlace::pre ? norm.forward(x) : x);
-  if (place_ == NormPlace::res_post) f = norm.forward(f);
-  const Tensor y = shortcut.forward(x, drop_path(f, drop_path_, mode));
-  return place_ == NormPlace::post ? norm.forward(y) : y;
+  const auto normed = [&](const Tensor& t, NormPlace place) {
+    return norm && place == place_ ? norm->forward(t) : t;
+  };
+  const Tensor f = normed(branch(normed(x, NormPlace::pre)), NormPlace::res_post);
+  return normed(shortcut.forward(x, drop_path(f, drop_path_, mode)), NormPlace::post);
 }
 
 Tensor ResidualBlock::run(const Tensor& input,
@@ -161,9 +163,9 @@ Tensor ResidualBlock::run(const Tensor& input,
     f = gelu(conv[1].forward(x));
     x = (*scale_layers)[1].forward(x, drop_path(f, drop_path_, mode));
   }
-  x = join(x, attention, norm1, alpha1, mode);
+  x = join(x, attention, attention_norm_ ? &norm1 : nullptr, alpha1, mode);
   return join(
-      x, [&](const Tensor& t) { return mlp.forward(t, mode); }, norm2, alpha2, mode);
+      x, [&](const Tensor& t) { return mlp.forward(t, mode); }, &norm2, alpha2, mode);
 }
 
 void ResidualBlock::add_costs(std::int64_t tokens, ModuleCosts& costs) const {

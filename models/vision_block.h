@@ -54,6 +54,9 @@ struct BlockOptions {
   std::int64_t blocks = 12;  // of the whole network, for the initial values above
   TokenNormKind norm = TokenNormKind::layer;
   NormPlace place = NormPlace::pre;
+  // Not: attention's norm has parameters, as in LipsFormer-CSwin's published code, but norms
+  // nothing.
+  bool attention_norm = true;
   double norm_eps = 1e-5;  // of layer
   ShortcutKind shortcut = ShortcutKind::plain;
   std::optional<double> shortcut_initial = {};  // of alpha or a; unset: as said there
@@ -119,8 +122,8 @@ struct ModuleCost {
 };
 using ModuleCosts = std::vector<ModuleCost>;
 
-// Everything of a block but its attention, which derived classes bring as a module "attn". Names
-// are those of the published checkpoints of Swin and LipsFormer.
+// Everything of a block but its attention, which derived classes bring. Names are those of the
+// published checkpoints of Swin, CSwin and LipsFormer.
 class ResidualBlock : public Module {
  public:
   // drop_path: the probability with which a branch is left out of an image.
@@ -136,12 +139,14 @@ class ResidualBlock : public Module {
   std::int64_t features() const { return features_; }
 
  private:
+  // norm: null for none.
   template <class F>
-  Tensor join(const Tensor& x, F&& branch, const TokenNorm& norm, const Shortcut& shortcut,
+  Tensor join(const Tensor& x, F&& branch, const TokenNorm* norm, const Shortcut& shortcut,
               Mode mode) const;
 
   std::int64_t features_, kernel_;
   NormPlace place_;
+  bool attention_norm_;
   double drop_path_;
 
  public:

@@ -8,6 +8,7 @@
 #include <lipgrad/ops/dropout.h>
 #include <lipgrad/ops/elementwise.h>
 #include <lipgrad/ops/init.h>
+#include <lipgrad/ops/linear.h>
 #include <lipgrad/ops/norm.h>
 #include <lipgrad/ops/shape.h>
 
@@ -40,27 +41,43 @@ Shape numbers(const MultiHeadAttentionOptions& o, Learned learned) {
 
 }  // namespace
 
-MultiHeadAttention::MultiHeadAttention(Module& parent, std::string name,
-                                       const MultiHeadAttentionOptions& options)
-    : Module(parent, std::move(name)),
-      qkv(*this, "qkv", checked(options).dim, 3 * options.dim,
-          {.bias = options.qkv_bias == QkvBias::all,
-           .weight_initializer = options.weight_initializer,
-           .bias_initializer = options.bias_initializer,
-           .dtype = options.dtype}),
-      proj(*this, "proj", options.dim, options.dim,
-           {.weight_initializer = options.weight_initializer,
-            .bias_initializer = options.bias_initializer,
-            .dtype = options.dtype}),
-      options_(options) {
+LinearLayerOptions projection_options(const MultiHeadAttentionOptions& options) {
+  return {.weight_initializer = options.weight_initializer,
+          .bias_initializer = options.bias_initializer,
+          .dtype = options.dtype};
+}
+
+QkvLinear::QkvLinear(Module& parent, const MultiHeadAttentionOptions& options)
+    : Linear(parent, "qkv", checked(options).dim, 3 * options.dim,
+             {.bias = options.qkv_bias == QkvBias::all,
+              .weight_initializer = options.weight_initializer,
+              .bias_initializer = options.bias_initializer,
+              .dtype = options.dtype}) {
+  if (options.qkv_bias != QkvBias::queries_and_values) return;
+  const Initializer start =
+      options.bias_initializer ? options.bias_initializer : init::fan_uniform(options.dim);
+  q_bias.emplace(parent, "q_bias", Shape{options.dim}, start, options.dtype);
+  v_bias.emplace(parent, "v_bias", Shape{options.dim}, start, options.dtype);
+}
+
+Tensor QkvLinear::whole_bias() const {
+  if (bias) return *bias;
+  if (!q_bias) return {};
+  const Tensor& q = *q_bias;
+  return concat({q, zeros(q.shape(), q.dtype(), q.device()), v_bias->value()}, 0);
+}
+
+Tensor QkvLinear::forward(const Tensor& x) const {
+  const ModuleScope scope(path());
+  return linear(x, weight, whole_bias());
+}
+
+HeadAttention::HeadAttention(Module& parent, std::string name,
+                             const MultiHeadAttentionOptions& options)
+    : Module(parent, std::move(name)), options_(checked(options)) {
   options_.attention.heads = options.heads;
+  if (options.nu_over_heads) options_.attention.nu /= std::sqrt(static_cast<double>(options.heads));
   const std::int64_t features = options.dim / options.heads;
-  if (options.qkv_bias == QkvBias::queries_and_values) {
-    const Initializer start =
-        options.bias_initializer ? options.bias_initializer : init::fan_uniform(options.dim);
-    q_bias.emplace(*this, "q_bias", Shape{options.dim}, start, options.dtype);
-    v_bias.emplace(*this, "v_bias", Shape{options.dim}, start, options.dtype);
-  }
   if (options.learn_tau != Learned::no) {
     const double start =
         options.attention.tau.value_or(options.attention.score == AttentionScore::cosine
@@ -77,7 +94,7 @@ MultiHeadAttention::MultiHeadAttention(Module& parent, std::string name,
   }
   if (options.learn_nu != Learned::no) {
     nu.emplace(*this, "nu", numbers(options, options.learn_nu),
-               init::constant(options.attention.nu), options.dtype);
+               init::constant(options_.attention.nu), options.dtype);
     options_.attention.nu = 1;
   }
   if (options.qk_norm) {
@@ -86,34 +103,36 @@ MultiHeadAttention::MultiHeadAttention(Module& parent, std::string name,
   }
 }
 
-Tensor MultiHeadAttention::attend(const Tensor& x, const Tensor& bias, const Tensor& regions,
-                                  Mode mode) const {
-  const ModuleScope scope(path());
+Tensor HeadAttention::attend_heads(const Tensor& qkv, const Tensor& bias, const Tensor& regions,
+                                   Mode mode) const {
   const std::int64_t dim = options_.dim, heads = options_.heads;
-  LIPGRAD_CHECK(x.defined() && x.rank() == 3 && x.size(2) == dim,
-                "MultiHeadAttention: x must be (B, T, {}), got {}", dim, x.shape());
-  Tensor projected = qkv.forward(x);
-  if (q_bias)
-    projected = add(
-        projected,
-        concat({q_bias->value(), zeros({dim}, q_bias->dtype(), x.device()), v_bias->value()}, 0));
   DenseAttentionTerms terms{.bias = bias, .regions = regions};
   if (tau) terms.tau = *tau;
   if (nu) terms.nu = *nu;
   if (logit_scale)
     terms.tau = exp(clamp(*logit_scale, -std::numeric_limits<double>::infinity(),
                           std::log(*options_.tau_ceiling)));
-  Tensor y;
-  if (q_norm) {
-    const Shape by_head{x.size(0), x.size(1), heads, dim / heads};
-    const auto part = split(projected, {dim, dim, dim}, 2);
-    y = dense_attention(layer_norm(reshape(part[0], by_head), *q_norm),
-                        layer_norm(reshape(part[1], by_head), *k_norm), reshape(part[2], by_head),
-                        options_.attention, terms, mode);
-  } else {
-    y = dense_attention(projected, options_.attention, terms, mode);
-  }
-  return dropout(proj.forward(y), options_.projection_dropout, mode);
+  if (!q_norm) return dense_attention(qkv, options_.attention, terms, mode);
+  const Shape by_head{qkv.size(0), qkv.size(1), heads, dim / heads};
+  const auto part = split(qkv, {dim, dim, dim}, 2);
+  return dense_attention(layer_norm(reshape(part[0], by_head), *q_norm),
+                         layer_norm(reshape(part[1], by_head), *k_norm), reshape(part[2], by_head),
+                         options_.attention, terms, mode);
+}
+
+MultiHeadAttention::MultiHeadAttention(Module& parent, std::string name,
+                                       const MultiHeadAttentionOptions& options)
+    : HeadAttention(parent, std::move(name), options),
+      qkv(*this, options),
+      proj(*this, "proj", options.dim, options.dim, projection_options(options)) {}
+
+Tensor MultiHeadAttention::attend(const Tensor& x, const Tensor& bias, const Tensor& regions,
+                                  Mode mode) const {
+  const ModuleScope scope(path());
+  LIPGRAD_CHECK(x.defined() && x.rank() == 3 && x.size(2) == options().dim,
+                "MultiHeadAttention: x must be (B, T, {}), got {}", options().dim, x.shape());
+  return dropout(proj.forward(attend_heads(qkv.forward(x), bias, regions, mode)),
+                 options().projection_dropout, mode);
 }
 
 }  // namespace lipgrad

@@ -6,15 +6,22 @@
 
 namespace lipgrad {
 
-Tensor extract_patches(const Tensor& images, Size2d patch) {
-  LIPGRAD_CHECK(images.rank() == 4, "extract_patches: expects images (B, C, H, W), got {}",
-                images.shape());
-  const std::int64_t h = images.size(2), w = images.size(3), c = images.size(1);
+namespace {
+
+void check_patches(const char* op, const Tensor& images, Size2d patch) {
+  LIPGRAD_CHECK(images.rank() == 4, "{}: expects images (B, C, H, W), got {}", op, images.shape());
+  const std::int64_t h = images.size(2), w = images.size(3);
   LIPGRAD_CHECK(
       patch.height >= 1 && patch.width >= 1 && h % patch.height == 0 && w % patch.width == 0,
-      "extract_patches: patches of {} x {} do not divide an image of {} x {}: resize, crop "
-      "or pad it",
+      "{}: patches of {} x {} do not divide an image of {} x {}: resize, crop or pad it", op,
       patch.height, patch.width, h, w);
+}
+
+}  // namespace
+
+Tensor extract_patches(const Tensor& images, Size2d patch) {
+  check_patches("extract_patches", images, patch);
+  const std::int64_t h = images.size(2), w = images.size(3), c = images.size(1);
   const std::int64_t down = h / patch.height, across = w / patch.width;
   const Tensor split =
       reshape(images, {images.size(0), c, down, patch.height, across, patch.width});
@@ -34,22 +41,41 @@ Tensor patch_merge(const Tensor& x) {
   return reshape(permute(squares, {0, 1, 3, 4, 2, 5}), Shape{b, h / 2, w / 2, 4 * c});
 }
 
+namespace {
+
+Size2d kernel_of(const PatchEmbedOptions& options, Size2d patch) {
+  const Size2d kernel = options.kernel.value_or(patch);
+  LIPGRAD_CHECK(kernel.height >= patch.height && kernel.width >= patch.width,
+                "PatchEmbed: a kernel of {} x {} is smaller than patches of {} x {}", kernel.height,
+                kernel.width, patch.height, patch.width);
+  return kernel;
+}
+
+}  // namespace
+
 PatchEmbed::PatchEmbed(Module& parent, std::string name, std::int64_t channels,
                        std::int64_t features, Size2d patch, const PatchEmbedOptions& options)
     : Module(parent, std::move(name)),
-      proj(*this, "proj", channels, features, patch,
+      proj(*this, options.layer, channels, features, kernel_of(options, patch),
            {.stride = patch,
+            .padding = {(kernel_of(options, patch).height - patch.height + 1) / 2,
+                        (kernel_of(options, patch).width - patch.width + 1) / 2},
             .bias = options.bias,
             .weight_initializer = options.weight_initializer,
             .bias_initializer = options.bias_initializer,
             .dtype = options.dtype}),
       channels_(channels),
-      patch_(patch) {}
+      patch_(patch),
+      overlapping_(kernel_of(options, patch) != patch) {}
 
 Tensor PatchEmbed::forward(const Tensor& images) const {
   const ModuleScope scope(path());
   LIPGRAD_CHECK(images.rank() == 4 && images.size(1) == channels_,
                 "PatchEmbed: made for images (B, {}, H, W), got {}", channels_, images.shape());
+  if (overlapping_) {
+    check_patches("PatchEmbed", images, patch_);
+    return proj.forward(permute(images, {0, 2, 3, 1}));
+  }
   const Tensor patches = extract_patches(images, patch_);
   const Tensor weight = reshape(proj.weight, {proj.weight.shape()[0], patches.size(3)});
   return linear(patches, weight, proj.bias ? proj.bias->value() : Tensor());

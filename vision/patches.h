@@ -22,14 +22,19 @@ Tensor extract_patches(const Tensor& images, Size2d patch);
 Tensor patch_merge(const Tensor& x);
 
 struct PatchEmbedOptions {
+  // Of the convolution; unset: the patch. Larger ones overlap and reach over all sides alike, or by
+  // one pixel more over the upper and left ones.
+  std::optional<Size2d> kernel = {};
+  std::string layer = "proj";  // the convolution's name
   bool bias = true;
   Initializer weight_initializer{}, bias_initializer{};  // unset: as Conv2d
   DType dtype = f32;
 };
 
 // Images (B, channels, H, W) to one row of features a patch, (B, H / ph, W / pw, features): a
-// convolution whose stride is its kernel. Parameters: proj.weight (features, channels, ph, pw) and,
-// unless options.bias is false, proj.bias (features).
+// convolution whose stride is the patch, and whose kernel too unless the options say another.
+// Parameters: proj.weight (features, channels, kh, kw) and, unless options.bias is false, proj.bias
+// (features). Error unless the patch's sizes divide the image's and are at most the kernel's.
 class PatchEmbed : public Module {
  public:
   PatchEmbed(Module& parent, std::string name, std::int64_t channels, std::int64_t features,
@@ -42,6 +47,7 @@ class PatchEmbed : public Module {
  private:
   std::int64_t channels_;
   Size2d patch_;
+  bool overlapping_;
 };
 
 enum class PatchNorm : std::uint8_t { layer, center, none };

@@ -35,8 +35,9 @@ TEST_CASE("blocks of Swin and LipsFormer-Swin as published") {
     CAPTURE(file);
     Module root;
     SwinOptions options = small(model);
-    options.block.blocks = 4;
-    Swin::Block block(root, "block", options, 16, 2, 8, 8, shift, 0);
+    options.image_height = options.image_width = 16;
+    options.shift = true;
+    Swin::Block block(root, "block", options, 0, shift ? 1 : 0);
     test::compare(block, test::vision_golden(file), [&](const Tensor& x) {
       return reshape(block.forward(reshape(x, {2, 8, 8, 16}), Mode::eval()), {2, 64, 16});
     });
@@ -44,6 +45,58 @@ TEST_CASE("blocks of Swin and LipsFormer-Swin as published") {
   check("swin_block_plain", "swin_t", false);
   check("lips_block_plain", "lipsformer_swin_t", false);
   check("lips_block_shifted", "lipsformer_swin_t", true);
+}
+
+// One stage of 16 features, or the first of two, on maps of side x side.
+SwinOptions cross(const std::string& model, std::int64_t side, std::int64_t split, bool last) {
+  SwinOptions o = small(model);
+  o.image_height = o.image_width = 2 * side;
+  o.depths.assign(last ? 1 : 2, 1);
+  o.heads.assign(o.depths.size(), 4);
+  o.splits.assign(o.depths.size(), split);
+  o.block.mlp_ratio = 2;
+  return o;
+}
+
+TEST_CASE("blocks and merging of CSwin and LipsFormer-CSwin as published") {
+  for (const std::string name : {"cswin", "lips_cswin"}) {
+    CAPTURE(name);
+    const std::string model = name == "cswin" ? "cswin_t" : "lipsformer_cswin_t";
+    for (const bool last : {false, true}) {
+      CAPTURE(last);
+      const std::int64_t side = last ? 4 : 8;
+      Module root;
+      Swin::Block block(root, "block", cross(model, side, last ? 4 : 2, last), 0, 0);
+      test::compare(block, test::vision_golden(name + (last ? "_block_last" : "_block")),
+                    [&](const Tensor& x) {
+                      const Tensor y = block.forward(reshape(x, {2, side, side, 16}), Mode::eval());
+                      return reshape(y, {2, side * side, 16});
+                    });
+    }
+    Module root;
+    Swin::Downsample merge(root, "merge", 6, small(model));
+    test::compare(merge, test::vision_golden(name + "_merge"), [&](const Tensor& x) {
+      return reshape(merge.forward(reshape(x, {2, 8, 8, 6})), {2, 16, 12});
+    });
+  }
+}
+
+TEST_CASE("whole models of CSwin and LipsFormer-CSwin give what their formulas do") {
+  for (const std::string name : {"cswin", "lips_cswin"}) {
+    CAPTURE(name);
+    SwinOptions o = small(name == "cswin" ? "cswin_t" : "lipsformer_cswin_t");
+    o.image_height = o.image_width = 16;
+    o.patch = 4;
+    o.classes = 3;
+    o.width = 4;
+    o.depths = {2, 1};
+    o.heads = {2, 4};
+    o.splits = {2, 1};
+    o.block.mlp_ratio = 2;
+    Swin model(o);
+    test::compare(model, test::vision_golden(name + "_model"),
+                  [&](const Tensor& x) { return model.forward(x, Mode::eval()); });
+  }
 }
 
 TEST_CASE("whole models of Swin and LipsFormer-Swin as published") {
@@ -66,7 +119,9 @@ TEST_CASE("published models have the published sizes") {
         Size{"lipsformer_swin_t5", 28944310, 4587055104},
         Size{"lipsformer_swin_s", 54479794, 9663160320},
         Size{"lipsformer_swin_b", 96011168, 16968941568},
-        Size{"lipsformer_swin_l", 214131580, 37707595776}}) {
+        Size{"lipsformer_swin_l", 214131580, 37707595776}, Size{"cswin_t", 22320552, 4324203008},
+        Size{"cswin_s", 34643304, 6800714752}, Size{"cswin_b", 77382184, 14955348480},
+        Size{"lipsformer_cswin_t", 23780136, 4674180608}}) {
     CAPTURE(name);
     const Swin model(swin_options(name));
     std::int64_t total = 0;
@@ -74,10 +129,12 @@ TEST_CASE("published models have the published sizes") {
     CHECK(model.num_parameters() == parameters);
     CHECK(total == multiply_adds);
   }
-  for (const char* name : {"swin_micro", "lipsformer_swin_micro"})
+  for (const char* name :
+       {"swin_micro", "lipsformer_swin_micro", "cswin_micro", "lipsformer_cswin_micro"})
     CHECK(Swin(swin_options(name)).num_parameters() <= 1'000'000);
-  CHECK_THROWS_WITH_AS(swin_options("swin_l"), doctest::Contains("there is no model 'swin_l'"),
-                       Error);
+  for (const std::string name : {"swin_l", "cswin_l", "cswin_t5", "lipsformer_cswin_s", "t"})
+    CHECK_THROWS_WITH_AS(swin_options(name),
+                         doctest::Contains(("there is no model '" + name + "'").c_str()), Error);
 }
 
 TEST_CASE("every part of LipsFormer alone makes a model whose loss has gradients everywhere") {
@@ -108,12 +165,34 @@ TEST_CASE("every part of LipsFormer alone makes a model whose loss has gradients
   add([](SwinOptions& o) { o.block.init = VisionInit::deepnorm; });
   add([](SwinOptions& o) { o.checkpoint_blocks = true; });
   add([](SwinOptions& o) { o.drop_path = 0.3, o.block.dropout = 0.2; });
+  add([](SwinOptions& o) { o.patch_kernel = 5; });
+  add([](SwinOptions& o) { o.merge_kernel = 3; });
+  add([](SwinOptions& o) { o.final_norm = false; });
+  add([](SwinOptions& o) {
+    o.attention.nu_over_heads = true;
+    o.attention.learn_nu = Learned::each_head;
+  });
+  const auto add_cross = [&](auto change) {
+    add([&](SwinOptions& o) {
+      o.windows = WindowShape::cross;
+      o.shift = false;
+      o.position = PositionBias::none;
+      o.splits = {2, 1};
+      change(o);
+    });
+  };
+  add_cross([](SwinOptions&) {});
+  add_cross([](SwinOptions& o) { o.attention.learn_nu = Learned::one; });
+  add_cross([](SwinOptions& o) { o.attention.qkv_bias = QkvBias::none; });
+  add_cross([](SwinOptions& o) { o.splits = {8, 7}; });
+  add_cross([](SwinOptions& o) { o.image_height = 32, o.splits = {4, 4}; });
   for (const SwinOptions& options : all) {
     Swin model(options);
     Generator rng{1};
     model.initialize(rng);
     Tape tape;
-    const Tensor y = model.forward(randn({3, 3, 16, 16}, f64, rng), Mode::train(rng));
+    const Tensor y =
+        model.forward(randn({3, 3, options.image_height, 16}, f64, rng), Mode::train(rng));
     tape.backward(y, randn({3, 10}, f64, rng));
     for (const auto& [path, parameter] : model.named_parameters()) {
       CAPTURE(path);
@@ -169,6 +248,34 @@ TEST_CASE("Swin names sizes that do not fit") {
   CHECK_THROWS_WITH_AS(
       fails([](SwinOptions& o) { o.depths = o.heads = {1, 1, 1, 1, 1, 1, 1, 1, 1}; }),
       "Swin: 9 stages; expects at most 8", Error);
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) { o.patch_kernel = 3; }),
+                       "Swin: a kernel of 3 is smaller than patches of 4", Error);
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) { o.merge_kernel = 1; }),
+                       "Swin: patches cannot be merged by a kernel of 1; expects at least 2, or 0",
+                       Error);
+  CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) { o.windows = WindowShape::cross; }),
+                       "Swin: cross-shaped windows have neither a shift nor a bias of positions",
+                       Error);
+  const auto cross_fails = [](auto change) {
+    SwinOptions o = swin_options("cswin_t");
+    change(o);
+    const Swin model(o);
+  };
+  CHECK_THROWS_WITH_AS(cross_fails([](SwinOptions& o) {
+                         o.splits = {1, 2};
+                       }),
+                       "Swin: 4 depths and 2 widths of stripes; expects one of each a stage, at "
+                       "least 1",
+                       Error);
+  CHECK_THROWS_WITH_AS(cross_fails([](SwinOptions& o) {
+                         o.splits = {1, 2, 5, 7};
+                       }),
+                       "Swin: the map of 14 x 14 in stage 3 is not made of stripes of 5", Error);
+  CHECK_THROWS_WITH_AS(
+      cross_fails([](SwinOptions& o) {
+        o.heads = {1, 4, 8, 16};
+      }),
+      "Swin: the 1 heads of stage 1 cannot be halved for the stripes of both sides", Error);
   CHECK_THROWS_WITH_AS(fails([](SwinOptions& o) { o.block.mlp_ratio = 1e300; }),
                        "Mlp: ratio 1e+300 is not above 0 and at most 1024", Error);
   Swin model(small("swin_t"));

@@ -17,6 +17,8 @@ while read -r model parameters multiply_adds; do
 done <<'END'
 swin_t 28288354 4490566656
 lipsformer_swin_t 30908578 4977524736
+cswin_t 22320552 4324203008
+lipsformer_cswin_t 23780136 4674180608
 vit_ti 5717416 1253683200
 END
 works "summary: parts alone" summary swin_t --norm centernorm --residual weighted --depth 0
@@ -31,6 +33,13 @@ for model in swin vit; do
   works "train vision: $model" train vision --model $model --preset micro --width 8 --depths 1,1 --heads 1,2 \
     --data fashion-mnist --epochs 1 --quiet --validation 0.2 --select score
 done
+for model in cswin lipsformer_cswin; do
+  works "train vision: $model" train vision --model $model --preset micro --width 8 --depths 1,1 --heads 2,2 \
+    --data fashion-mnist --epochs 1 --quiet --out $model
+  works "eval: $model" eval $model/best.lip
+  works "predict: $model" predict --checkpoint $model/best.lip "$golden/image/grey.png"
+done
+refused "summary: stripes that do not divide" 1 "Swin: .*stripes of 5" summary cswin_t --splits 5,5,5,5
 works "train vision: the published recipe" train vision --model lipsformer_swin --preset paper --image-size 28 --patch 2 \
   --width 8 --depths 1,1 --heads 1,2 --batch-size 16 --epochs 1 --data fashion-mnist --quiet --json p.json
 grep -q '"mixup": 0.8' p.json && grep -q '"warmup-epochs": 0,' p.json && grep -q '"beta2": 0.98' p.json &&

@@ -93,6 +93,30 @@ TEST_CASE("PatchEmbed is the convolution whose stride is its kernel") {
                  net.embed.proj.forward(permute(images, {0, 2, 3, 1})).detach()) <= 1e-14);
 }
 
+TEST_CASE("PatchEmbed with a larger kernel: patches that overlap, as many") {
+  struct Net : Module {
+    PatchEmbed embed{*this, "embed", 3, 6, 4, {.kernel = 7, .layer = "0", .dtype = f64}};
+  } net;
+  Generator rng{2};
+  net.initialize(rng);
+  const Tensor images = randn({2, 3, 8, 12}, f64, rng);
+  CHECK(net.named_parameters()[0].first == "embed.0.weight");
+  CHECK(distance(net.embed.forward(images),
+                 conv2d(permute(images, {0, 2, 3, 1}), net.embed.proj.weight, *net.embed.proj.bias,
+                        {.stride = 4, .padding = 2})
+                     .detach()) <= 1e-14);
+  CHECK(net.embed.forward(images).shape() == Shape({2, 2, 3, 6}));
+  CHECK_THROWS_WITH_AS(net.embed.forward(ones({1, 3, 30, 32}, f64)),
+                       "PatchEmbed: patches of 4 x 4 do not divide an image of 30 x 32: resize, "
+                       "crop or pad it",
+                       Error);
+  struct Small : Module {
+    PatchEmbed embed{*this, "embed", 3, 6, 4, {.kernel = 3}};
+  };
+  CHECK_THROWS_WITH_AS(Small(), "PatchEmbed: a kernel of 3 x 3 is smaller than patches of 4 x 4",
+                       Error);
+}
+
 TEST_CASE("patches: errors say what does not fit") {
   CHECK_THROWS_WITH_AS(extract_patches(ones({1, 3, 30, 32}), 4),
                        "extract_patches: patches of 4 x 4 do not divide an image of 30 x 32: "

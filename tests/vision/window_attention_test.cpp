@@ -173,8 +173,8 @@ TEST_CASE("WindowAttention: Swin-V2's form") {
   net.initialize(rng);
   std::vector<std::string> names;
   for (const auto& [path, parameter] : net.named_parameters()) names.push_back(path);
-  CHECK(names == std::vector<std::string>{"attn.qkv.weight", "attn.proj.weight", "attn.proj.bias",
-                                          "attn.q_bias", "attn.v_bias", "attn.logit_scale",
+  CHECK(names == std::vector<std::string>{"attn.logit_scale", "attn.qkv.weight", "attn.q_bias",
+                                          "attn.v_bias", "attn.proj.weight", "attn.proj.bias",
                                           "attn.cpb_mlp.0.weight", "attn.cpb_mlp.0.bias",
                                           "attn.cpb_mlp.2.weight", "attn.relative_coords_table"});
   CHECK(net.attention.logit_scale->value().to_vector<double>()[1] ==

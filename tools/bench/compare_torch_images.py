@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Times training steps of models of images in lipgrad and in PyTorch, in turn: medians of rounds, and their ratio.
 
-ViT-Ti/16 on batches of 16, Swin-T and LipsFormer-Swin-T on batches of 8, images of 224 x 224, f32: forward, cross
-entropy, backward, AdamW (fused in PyTorch). ViT and Swin are timm's; LipsFormer-Swin is written here with PyTorch's
-fused attention, and keeps what the published code computes again, so that it is as fast as it gets. Each round of
+ViT-Ti/16 on batches of 16, Swin-T, CSwin-T and LipsFormer with the windows of either on batches of 8, images of
+224 x 224, f32: forward, cross entropy, backward, AdamW (fused in PyTorch). ViT and Swin are timm's; CSwin and
+LipsFormer are written here with PyTorch's fused attention, and keep what the published code of LipsFormer computes
+again, so that they are as fast as they get. Each round of
 each side is a process of its own; memory is its peak resident size from the building of the model on (Linux).
 
   cmake --preset release -DLIPGRAD_BUILD_BENCHMARKS=ON && cmake --build build/release
@@ -28,8 +29,11 @@ except ImportError as error:
     print(f"compare_torch_images: skipped, {error}; it needs torch and timm")
     sys.exit(0)
 
-MODELS = {"vit_ti": ("vit_tiny_patch16_224", 16), "swin_t": ("swin_tiny_patch4_window7_224", 8),
-          "lipsformer_swin_t": (None, 8)}
+# Makers, and images of a step.
+MODELS = {"vit_ti": (lambda: timm.create_model("vit_tiny_patch16_224"), 16),
+          "swin_t": (lambda: timm.create_model("swin_tiny_patch4_window7_224"), 8),
+          "lipsformer_swin_t": (lambda: LipsFormer(), 8), "cswin_t": (lambda: CSwin(lips=False), 8),
+          "lipsformer_cswin_t": (lambda: CSwin(lips=True), 8)}
 
 
 class CenterNorm(nn.Module):
@@ -121,6 +125,88 @@ class LipsFormer(nn.Module):
         return self.head(self.norm(x).mean((1, 2)))
 
 
+class Stripes(nn.Module):
+    """Attention and LePE of (windows, height * width, 3, heads, d)."""
+
+    def __init__(self, c, heads, height, width, lips):
+        super().__init__()
+        self.heads, self.height, self.width, self.lips = heads, height, width, lips
+        self.get_v = nn.Conv2d(c, c, 3, padding=1, groups=c)
+
+    def forward(self, qkv):
+        b, h, w, _, c = qkv.shape
+        sh, sw = self.height, self.width
+        qkv = qkv.view(b, h // sh, sh, w // sw, sw, 3, c).permute(5, 0, 1, 3, 2, 4, 6).reshape(3, -1, sh * sw, c)
+        v = qkv[2].view(-1, sh, sw, c).permute(0, 3, 1, 2)
+        lepe = self.get_v(v).permute(0, 2, 3, 1).reshape(-1, sh * sw, c)
+        q, k, v = qkv.view(3, -1, sh * sw, self.heads, c // self.heads).transpose(2, 3)
+        if self.lips:
+            q, k = functional.normalize(q, dim=-1), functional.normalize(k, dim=-1)
+        y = functional.scaled_dot_product_attention(q, k, v, scale=12.0 if self.lips else None)
+        y = y.transpose(1, 2).reshape(-1, sh * sw, c) + lepe
+        if self.lips:
+            y = y / self.heads ** 0.5
+        return y.view(b, h // sh, w // sw, sh, sw, c).transpose(2, 3).reshape(b, h, w, c)
+
+
+class CSwinBlock(nn.Module):
+    def __init__(self, c, heads, side, split, last, lips):
+        super().__init__()
+        self.lips, parts = lips, 1 if last else 2
+        self.qkv, self.proj = nn.Linear(c, 3 * c), nn.Linear(c, c)
+        self.attns = nn.ModuleList([Stripes(c // parts, heads // parts, h, w, lips) for h, w in
+                                    ([(side, side)] if last else [(side, split), (split, side)])])
+        self.mlp = nn.Sequential(nn.Linear(c, 4 * c), nn.GELU(), nn.Linear(4 * c, c))
+        self.norm1, self.norm2 = [CenterNorm(c) if lips else nn.LayerNorm(c) for _ in range(2)]
+        if lips:
+            self.depthwise = nn.ModuleList([nn.Conv2d(c, c, 7, padding=3, groups=c) for _ in range(2)])
+            self.pointwise = nn.Conv2d(c, c, 1)
+            self.scales = nn.ParameterList([nn.Parameter(torch.full((c,), 0.2)) for _ in range(4)])
+
+    def attention(self, x):
+        b, h, w, c = x.shape
+        parts = len(self.attns)
+        qkv = self.qkv(x).view(b, h, w, 3, parts, c // parts)
+        return self.proj(torch.cat([attend(qkv[..., i, :]) for i, attend in enumerate(self.attns)], -1))
+
+    def forward(self, x):
+        if not self.lips:
+            x = x + self.attention(self.norm1(x))
+            return x + self.mlp(self.norm2(x))
+        y = functional.gelu(self.depthwise[0](x.permute(0, 3, 1, 2)))
+        x = x + self.scales[0] * functional.gelu(self.pointwise(y)).permute(0, 2, 3, 1)
+        x = x + self.scales[1] * functional.gelu(self.depthwise[1](x.permute(0, 3, 1, 2))).permute(0, 2, 3, 1)
+        x = x + self.scales[2] * self.attention(x)
+        return self.norm2(x + self.scales[3] * self.mlp(x))
+
+
+class ConvNorm(nn.Module):
+    def __init__(self, channels, features, kernel, stride, padding, lips):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, features, kernel, stride, padding)
+        self.norm = CenterNorm(features) if lips else nn.LayerNorm(features)
+
+    def forward(self, x):
+        return self.norm(self.conv(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+
+
+class CSwin(nn.Module):
+    def __init__(self, lips, width=64, depths=(1, 2, 21, 1), heads=(2, 4, 8, 16), splits=(1, 2, 7, 7), classes=1000):
+        super().__init__()
+        stages, side = [ConvNorm(3, width, *((4, 4, 0) if lips else (7, 4, 2)), lips)], 56
+        for i, depth in enumerate(depths):
+            last = i + 1 == len(depths)
+            stages += [CSwinBlock(width, heads[i], side, splits[i], last, lips) for _ in range(depth)]
+            if not last:
+                stages.append(ConvNorm(width, 2 * width, *((2, 2, 0) if lips else (3, 2, 1)), lips))
+                width, side = 2 * width, side // 2
+        self.stages, self.head = nn.Sequential(*stages), nn.Linear(width, classes)
+        self.norm = nn.Identity() if lips else nn.LayerNorm(width)
+
+    def forward(self, images):
+        return self.head(self.norm(self.stages(images.permute(0, 2, 3, 1))).mean((1, 2)))
+
+
 def peak_resident():
     with open("/proc/self/status") as file:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))
@@ -129,13 +215,13 @@ def peak_resident():
 def torch_step(model, steps, threads):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    name, batch = MODELS[model]
+    make, batch = MODELS[model]
     images, labels = torch.randn(batch, 3, 224, 224), torch.arange(batch) * 37 % 1000
     functional.linear(torch.ones(64, 64), torch.ones(64, 64))
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     before = peak_resident()
-    net = timm.create_model(name) if name else LipsFormer()
+    net = make()
     net.train()
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
     taken = []

@@ -1,9 +1,9 @@
 // A training step of a model of images on a batch of random ones, f32: forward, cross entropy,
 // backward, AdamW. Its time and peak memory, and the rate of its multiply-adds (three times those
 // of forward) beside the rate of one large product of OpenBLAS with its own threads, measured in
-// turn in a process of its own. Arguments: model (vit_ti, swin_t, lipsformer_swin_t, ...), batch,
-// steps, drop path of the last block. One JSON object on stdout. compare_torch_images.py runs it
-// beside PyTorch.
+// turn in a process of its own. Arguments: model (vit_ti, swin_t, cswin_t, lipsformer_cswin_t,
+// ...), batch, steps, drop path of the last block. One JSON object on stdout.
+// compare_torch_images.py runs it beside PyTorch.
 
 #include <cblas.h>
 

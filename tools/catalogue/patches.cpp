@@ -28,6 +28,11 @@ void add_patches(Catalogue& c) {
   add_layer(c, "PatchEmbed", "normal", {2, 3, 4, 6}, embed, forward<PatchEmbed>);
   add_layer(c, "PatchEmbed", "one row", {1, 3, 2, 3}, embed, forward<PatchEmbed>);
   add_layer(c, "PatchEmbed", "empty", {0, 3, 4, 6}, embed, forward<PatchEmbed>, nothing);
+  const auto overlapping = [] {
+    return std::make_shared<Root<PatchEmbed>>(
+        3, 5, Size2d(2, 3), PatchEmbedOptions{.kernel = Size2d(5, 4), .layer = "0"});
+  };
+  add_layer(c, "PatchEmbed", "overlapping", {2, 3, 4, 6}, overlapping, forward<PatchEmbed>);
   for (const PatchNorm norm : {PatchNorm::layer, PatchNorm::center, PatchNorm::none}) {
     const auto merging = [=] {
       return std::make_shared<Root<PatchMerging>>(3, PatchMergingOptions{.norm = norm});

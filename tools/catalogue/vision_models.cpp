@@ -75,6 +75,25 @@ void add_vision_models(Catalogue& c) {
   deep.block.shortcut = ShortcutKind::deepnorm;
   deep.block.init = VisionInit::deepnorm;
   add_model<Swin>(c, "Swin", "DeepNorm", deep);
+  // Stripes of one token, then of the whole map; a projection and a merging that overlap.
+  SwinOptions cross = small("cswin_t");
+  cross.heads = {2, 2};
+  cross.splits = {1, 7};
+  cross.patch_kernel = 3;
+  add_model<Swin>(c, "Swin", "CSwin", cross);
+  cross = small("lipsformer_cswin_t");
+  cross.heads = {2, 2};
+  cross.splits = {2, 7};
+  cross.attention.attention.tau = 2;
+  add_model<Swin>(c, "Swin", "LipsFormer-CSwin", cross);
+  cross.block.place = NormPlace::pre;
+  cross.block.attention_norm = true;
+  cross.final_norm = true;
+  cross.attention.qkv_bias = QkvBias::queries_and_values;
+  cross.attention.learn_nu = Learned::each_head;
+  cross.attention.attention.normalise_v = true;
+  cross.checkpoint_blocks = true;
+  add_model<Swin>(c, "Swin", "cross-shaped, nu of each head", cross);
   VisionTransformerOptions vit{.image_height = 8, .image_width = 8, .channels = 1, .classes = 3};
   vit.patch = 4, vit.width = 6, vit.depth = 2, vit.heads = 2;
   vit.drop_path = 0.1;

@@ -1,3 +1,4 @@
+#include <lipgrad/vision/cross_shaped_attention.h>
 #include <lipgrad/vision/window_attention.h>
 
 #include "catalogue/catalogue.h"
@@ -53,6 +54,27 @@ void add_attention(Catalogue& c, const char* kind, const MultiHeadAttentionOptio
   c.add(std::move(one));
 }
 
+void add_cross_shaped(Catalogue& c, const char* kind, const MultiHeadAttentionOptions& options,
+                      const CrossShape& shape) {
+  struct Net : Module {
+    Net(const MultiHeadAttentionOptions& o, const CrossShape& s) : layer(*this, o, s) {}
+    CrossShapedAttention layer;
+  };
+  Case one;
+  one.op = "CrossShapedAttention";
+  one.kind = kind;
+  one.make = [=](Generator& rng) {
+    const auto net = std::make_shared<Net>(options, shape);
+    net->initialize(rng);
+    net->to(f64);
+    return Instance{
+        {randn({2, shape.height, shape.width, options.dim}, f64, rng)},
+        [net](Inputs in) { return std::vector<Tensor>{net->layer.forward(in[0], Mode::eval())}; },
+        net};
+  };
+  c.add(std::move(one));
+}
+
 }  // namespace
 
 void add_window_attention(Catalogue& c) {
@@ -82,6 +104,17 @@ void add_window_attention(Catalogue& c) {
   MultiHeadAttentionOptions normed = plain;
   normed.qk_norm = true;
   add_attention(c, "norms of queries and keys", normed, {});
+
+  const MultiHeadAttentionOptions wide{.dim = 8, .heads = 4};
+  add_cross_shaped(c, "normal", wide, {4, 2, 2});
+  add_cross_shaped(c, "the whole map", plain, {2, 3, 0});
+  MultiHeadAttentionOptions lipsformer = wide;
+  lipsformer.attention.score = AttentionScore::cosine;
+  lipsformer.attention.tau = 3;
+  lipsformer.attention.eps = 1e-2;
+  lipsformer.attention.eps_mode = LengthEps::inside_root;
+  lipsformer.nu_over_heads = true;
+  add_cross_shaped(c, "LipsFormer, lines of tokens", lipsformer, {3, 4, 1});
 }
 
 }  // namespace lipgrad::catalogue

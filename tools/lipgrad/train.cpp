@@ -97,7 +97,7 @@ void add_vision(CLI::App& train, int& exit) {
   auto o = std::make_shared<VisionOptions>();
   o->runs.run.checkpoint_every = 1;
   CLI::App* command =
-      train.add_subcommand("vision", "Transformers of images: LipsFormer-Swin, Swin, ViT");
+      train.add_subcommand("vision", "Transformers of images: LipsFormer, Swin, CSwin, ViT");
   add_config(*command, o->runs);
   add_configuration(*command, o->configuration);
   add_runs(*command, o->runs);

@@ -40,6 +40,8 @@ const Choices<QkvBias> qkv_biases{{"all", QkvBias::all},
 const Choices<PositionBias> positions{{"table", PositionBias::table},
                                       {"none", PositionBias::none},
                                       {"continuous", PositionBias::continuous}};
+const Choices<WindowShape> window_shapes{{"square", WindowShape::square},
+                                         {"cross", WindowShape::cross}};
 const Choices<ImageCrop> crops{{"none", ImageCrop::none},
                                {"padded", ImageCrop::padded},
                                {"random-resized", ImageCrop::random_resized}};
@@ -82,9 +84,11 @@ void add_attention(CLI::App& command, VisionSettings& s) {
   command
       .add_option("--tau", a.attention.tau,
                   "Factor of the scores, or where a learned one starts [1 / sqrt(features of a "
-                  "head), of cosines 10]")
+                  "head), of cosines 10, in cross-shaped windows 12]")
       ->check(positive);
   command.add_option("--nu", a.attention.nu, "Factor of the result")->check(positive);
+  command.add_option("--nu-over-heads", a.nu_over_heads, "nu is divided by sqrt(heads)")
+      ->default_str("false");
   add_choice(command, "--learn-tau", a.learn_tau, learned, "Whether tau is learned");
   add_choice(command, "--learn-nu", a.learn_nu, learned, "Whether nu is learned");
   command.add_option("--tau-ceiling", a.tau_ceiling, "The largest that a learned tau may become")
@@ -153,10 +157,24 @@ void add_vision_model(CLI::App& command, VisionSettings& s) {
   SwinOptions& o = s.sizes;
   BlockOptions& b = o.block;
   command.add_option("--patch", o.patch, "Height and width of a patch")->check(size);
+  command
+      .add_option("--patch-kernel", o.patch_kernel,
+                  "Height and width of the patches' projection, which may overlap; 0: the patch's")
+      ->check(CLI::Range(0, 64));
+  command
+      .add_option("--merge-kernel", o.merge_kernel,
+                  "The same of the convolutions between stages; 0: patches side by side, linear")
+      ->check(CLI::Range(0, 64));
   command.add_option("--width", o.width, "Features after the patches' projection")->check(size);
   command.add_option("--depths", s.depths, "Blocks of each stage: 2,2,6,2")->check(sizes_text());
   command.add_option("--heads", s.heads, "Heads of each stage: 3,6,12,24")->check(sizes_text());
+  add_choice(command, "--windows", o.windows, window_shapes,
+             "What tokens attend to: windows, or stripes along both sides (CSwin)");
   command.add_option("--window", o.window, "Height and width of a window, in tokens")->check(size);
+  command
+      .add_option("--splits", s.splits,
+                  "Widths of the stripes of each stage, 1,2,7,7; the last stage has the whole map")
+      ->check(sizes_text());
   command.add_option("--shift", o.shift, "Every second block shifts its windows")
       ->default_str("true");
   add_attention(command, s);
@@ -164,9 +182,14 @@ void add_vision_model(CLI::App& command, VisionSettings& s) {
   add_choice(command, "--norm-place", b.place, places,
              "Where: before a branch, after the shortcut, or between branch and shortcut");
   command.add_option("--norm-eps", b.norm_eps, "Of layernorm")->check(non_negative);
+  command.add_option("--attention-norm", b.attention_norm, "Attention has its norm")
+      ->default_str("true");
+  command.add_option("--final-norm", o.final_norm, "There is a norm after the last block")
+      ->default_str("true");
   add_choice(command, "--residual", b.shortcut, shortcuts,
-             "How a branch f joins x: x + f; x + alpha f, alpha learned from 1 / blocks or a small "
-             "number; a learned scalar from 0; (2 blocks)^(1/4) x + f");
+             "How a branch f joins x: x + f; x + alpha f, alpha learned from 1 / blocks (0.2 with "
+             "cross-shaped windows) or a small number; a learned scalar from 0; (2 blocks)^(1/4) x "
+             "+ f");
   command.add_option("--residual-initial", b.shortcut_initial, "Where alpha starts");
   command
       .add_option("--convolutions", b.convolutions,
@@ -238,8 +261,12 @@ std::unique_ptr<ImageClassifier> make_vision_model(const VisionSettings& setting
   o.classes = classes;
   o.depths = parse_sizes(settings.depths);
   o.heads = parse_sizes(settings.heads);
+  const bool cross = o.windows == WindowShape::cross;
+  if (cross) o.splits = parse_sizes(settings.splits);
   if (o.attention.attention.score == AttentionScore::cosine && !o.attention.attention.tau)
-    o.attention.attention.tau = 10;
+    o.attention.attention.tau = cross ? 12 : 10;
+  if (cross && o.block.shortcut == ShortcutKind::weighted && !o.block.shortcut_initial)
+    o.block.shortcut_initial = 0.2;
   if (!settings.model.starts_with("vit")) return std::make_unique<Swin>(o);
   VisionTransformerOptions v;
   v.image_height = v.image_width = settings.image_size;
@@ -283,13 +310,21 @@ Settings vision_model_settings(const std::string& model) {
   const SwinOptions o = swin_options(model);
   return {{"image-size", fmt::format("{}", o.image_height)},
           {"patch", fmt::format("{}", o.patch)},
+          {"patch-kernel", fmt::format("{}", o.patch_kernel)},
+          {"merge-kernel", fmt::format("{}", o.merge_kernel)},
           {"width", fmt::format("{}", o.width)},
           {"depths", fmt::format("{}", fmt::join(o.depths, ","))},
           {"heads", fmt::format("{}", fmt::join(o.heads, ","))},
           {"window", fmt::format("{}", o.window)},
           {"shift", text(o.shift)},
+          choice("windows", window_shapes, o.windows),
+          {"splits", fmt::format("{}", fmt::join(o.splits, ","))},
+          choice("position-bias", positions, o.position),
           choice("attention", scores, o.attention.attention.score),
+          {"nu-over-heads", text(o.attention.nu_over_heads)},
           choice("norm", norms, o.block.norm),
+          {"attention-norm", text(o.block.attention_norm)},
+          {"final-norm", text(o.final_norm)},
           choice("norm-place", places, o.block.place),
           choice("residual", shortcuts, o.block.shortcut),
           {"convolutions", text(o.block.convolutions)},

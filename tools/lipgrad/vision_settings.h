@@ -34,7 +34,7 @@ struct VisionSettings {
   // The model: its sizes but channels and classes, which the data have. A vision transformer has
   // the first of depths and heads, and neither windows nor convolutions.
   SwinOptions sizes;
-  std::string depths, heads;
+  std::string depths, heads, splits;
   // Training.
   double lr = 1e-3, min_lr = 5e-6, weight_decay = 0.05, vector_weight_decay = 5e-4, beta2 = 0.98;
   double clip_norm = 5, average_decay = 0, warmup_epochs = 0;
@@ -43,7 +43,8 @@ struct VisionSettings {
   std::uint64_t seed = 0;
 };
 
-// The names of models, and those that stand for a family: vit, swin, lipsformer_swin.
+// The names of models, and those that stand for a family: vit, swin, cswin,
+// lipsformer_swin, lipsformer_cswin.
 std::vector<std::string> vision_model_names();
 // The model that a name and a preset mean: "lipsformer_swin" and "micro" lipsformer_swin_micro,
 // and "paper" lipsformer_swin_t.
