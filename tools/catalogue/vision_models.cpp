@@ -85,9 +85,9 @@ void add_vision_models(Catalogue& c) {
   cross.heads = {2, 2};
   cross.splits = {2, 7};
   cross.attention.attention.tau = 2;
+  cross.block.attention_norm = true;  // gradients of what is not used are 0
   add_model<Swin>(c, "Swin", "LipsFormer-CSwin", cross);
   cross.block.place = NormPlace::pre;
-  cross.block.attention_norm = true;
   cross.final_norm = true;
   cross.attention.qkv_bias = QkvBias::queries_and_values;
   cross.attention.learn_nu = Learned::each_head;
