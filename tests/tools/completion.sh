@@ -65,7 +65,7 @@ offers "warmup" sweep war
 
 # Every command and option of --help is offered, and no other.
 mkdir runs && touch data.json graph.npz "runs/a b.lip"
-for path in "" train "train gat" "train vision" sweep predict summary inspect doctor gradcheck rates completion; do
+for path in "" train "train gat" "train vision" sweep convert predict summary inspect doctor gradcheck rates completion; do
   read -ra command <<<"$path"
   "$lipgrad" "${command[@]}" --help >out
   expected=$(grep -oE '^ +(-[a-z],)?--[a-z0-9-]+' out | grep -oE -- '--[a-z0-9-]+' | sort | paste -sd ' ')

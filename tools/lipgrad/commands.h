@@ -14,6 +14,7 @@ enum Exit : int { success = 0, failure = 1, usage = 2, interrupted = 130 };
 
 // Adds the subcommand; its callback puts the exit code into `exit`.
 void add_completion(CLI::App& app, int& exit);
+void add_convert(CLI::App& app, int& exit);
 void add_doctor(CLI::App& app, int& exit);
 void add_eval(CLI::App& app, int& exit);
 void add_gradcheck(CLI::App& app, int& exit);

@@ -26,27 +26,13 @@ struct Options {
 
 using Json = nlohmann::json;
 
-// The settings of a graph network that the checkpoint was trained with.
-GnnSettings gnn_settings_of(const std::string& path, const Json& config) {
-  const auto model = config.is_object() ? config.value("model", Json()) : Json();
-  const std::vector<std::string> models = model_names();
-  if (!model.is_string() ||
-      std::find(models.begin(), models.end(), model.get<std::string>()) == models.end())
-    throw Error(path + ": not a checkpoint of `lipgrad train`: it does not say which model it is");
-  Configuration configuration(model.get<std::string>());
-  CLI::App command("", model.get<std::string>());
-  add_configuration(command, configuration);
-  fill_from_checkpoint(command, config, path);
-  return configuration.settings;
-}
-
 struct Measured {
   std::string data;
   std::vector<Metric> metrics;
 };
 
 Measured measure_gnn(const Options& o, const Json& config, Device device) {
-  GnnSettings settings = gnn_settings_of(o.checkpoint, config);
+  GnnSettings settings = gnn_settings_of(config, o.checkpoint);
   if (!o.data.empty()) settings.data = o.data;
   const NodeData data = load(settings).to(device);
   const std::unique_ptr<Gnn> model = make_gnn(settings, data);

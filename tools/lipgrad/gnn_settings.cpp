@@ -313,11 +313,16 @@ NodeData load(const GnnSettings& s) {
 }
 
 std::unique_ptr<Gnn> make_gnn(const GnnSettings& settings, const NodeData& data) {
+  return make_gnn(settings, data.features.cols(), data.num_classes,
+                  data.edge_features.defined() ? data.edge_features.size(1) : 0);
+}
+
+std::unique_ptr<Gnn> make_gnn(const GnnSettings& settings, std::int64_t in, std::int64_t out,
+                              std::int64_t edge_features) {
   GnnOptions options = settings.model;
-  options.in = data.features.cols();
-  options.out = data.num_classes;
-  if (takes_edge_features(options.layer) && data.edge_features.defined())
-    options.edge_features = data.edge_features.size(1);
+  options.in = in;
+  options.out = out;
+  if (takes_edge_features(options.layer)) options.edge_features = edge_features;
   LipschitzNorm norm = settings.lipschitz;
   if (settings.attention_norm == AttentionNormChoice::lipschitz_reference) {
     norm = LipschitzNorm::reference_code_2022(

@@ -74,7 +74,10 @@ std::vector<std::int64_t> parse_fanouts(const std::string& text);
 
 // The data set as the settings ask for it, features hidden where they say so.
 NodeData load(const GnnSettings& settings);
-// The model for this data, not initialised.
+// The model for this data, or for so many features of nodes, classes and features of edges; not
+// initialised.
 std::unique_ptr<Gnn> make_gnn(const GnnSettings& settings, const NodeData& data);
+std::unique_ptr<Gnn> make_gnn(const GnnSettings& settings, std::int64_t in, std::int64_t out,
+                              std::int64_t edge_features);
 
 }  // namespace lipgrad::cli

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   cli::add_sweep(app, exit);
   cli::add_eval(app, exit);
   cli::add_predict(app, exit);
+  cli::add_convert(app, exit);
   cli::add_summary(app, exit);
   cli::add_inspect(app, exit);
   cli::add_gradcheck(app, exit);

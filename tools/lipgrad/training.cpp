@@ -107,6 +107,19 @@ void fill_from_checkpoint(CLI::App& command, const Json& config, const std::stri
   fill(command, given, where);
 }
 
+GnnSettings gnn_settings_of(const Json& config, const std::string& where) {
+  const auto model = config.is_object() ? config.value("model", Json()) : Json();
+  const std::vector<std::string> models = model_names();
+  if (!model.is_string() ||
+      std::find(models.begin(), models.end(), model.get<std::string>()) == models.end())
+    throw Error(where + ": not a checkpoint of `lipgrad train`: it does not say which model it is");
+  Configuration configuration(model.get<std::string>());
+  CLI::App command("", model.get<std::string>());
+  add_configuration(command, configuration);
+  fill_from_checkpoint(command, config, where);
+  return configuration.settings;
+}
+
 Run train_run(const CLI::App& command, const Configuration& configuration, const NodeData& data,
               std::uint64_t seed, const RunOptions& how) {
   const GnnSettings& s = configuration.settings;

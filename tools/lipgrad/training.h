@@ -50,6 +50,9 @@ nlohmann::json to_json(const CLI::App& command, const Configuration& configurati
 void fill_from_checkpoint(CLI::App& command, const nlohmann::json& config,
                           const std::string& where);
 
+// The settings of a graph network that a checkpoint was trained with; Error as above.
+GnnSettings gnn_settings_of(const nlohmann::json& config, const std::string& where);
+
 // What --select names: score, loss, last.
 Selection selection(const std::string& name);
 

@@ -202,7 +202,7 @@ bool is_vision(const Json& config) {
   return config.is_object() && config.contains("images") && config["images"].is_object();
 }
 
-TrainedVision load_vision(const std::string& path, const Json& config, Device device) {
+TrainedVision make_vision(const std::string& path, const Json& config) {
   VisionConfiguration configuration;
   CLI::App command("", "vision");
   add_configuration(command, configuration);
@@ -212,6 +212,11 @@ TrainedVision load_vision(const std::string& path, const Json& config, Device de
   TrainedVision trained{configuration.settings, info_from(config.at("images"), path), nullptr};
   trained.model = make_vision_model(trained.settings, trained.images.channels,
                                     static_cast<std::int64_t>(trained.images.class_names.size()));
+  return trained;
+}
+
+TrainedVision load_vision(const std::string& path, const Json& config, Device device) {
+  TrainedVision trained = make_vision(path, config);
   load_checkpoint(path, *trained.model);
   trained.model->to(device);
   return trained;

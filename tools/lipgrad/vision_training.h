@@ -58,6 +58,7 @@ struct TrainedVision {
 // Whether this is the configuration of such a checkpoint.
 bool is_vision(const nlohmann::json& config);
 // Error "<path>: ..." for what is none.
+TrainedVision make_vision(const std::string& path, const nlohmann::json& config);  // no weights yet
 TrainedVision load_vision(const std::string& path, const nlohmann::json& config, Device device);
 
 // How images become what the model takes, in evaluation.
