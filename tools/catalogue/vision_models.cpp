@@ -15,9 +15,12 @@ void add_model(Catalogue& c, const char* op, const char* kind, const Options& op
   one.kind = kind;
   one.make = [options](Generator& rng) {
     const auto model = std::make_shared<Model>(options);
-    // Norms scale by about 1, so that features stay large enough for finite differences to see.
+    // What scales does so by about 1, so that features, and with them gradients, stay large enough
+    // for finite differences to see.
     for (Parameter* p : model->parameters()) {
-      const bool scales = p->shape().rank() == 1 && p->name() == "weight";
+      const std::string& name = p->name();
+      const bool scales =
+          (p->shape().rank() == 1 && name == "weight") || name == "tau" || name == "nu";
       p->set_value(add(mul(randn(p->shape(), f64, rng), 0.3), scales ? 1 : 0));
     }
     // Blocks that are computed again draw in backward: the generator lives on.
