@@ -2,33 +2,24 @@
 // The images of an archive are left to image_fuzz.
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
-#include <lipgrad/core/error.h>
 #include <lipgrad/vision/image_folder.h>
 #include <lipgrad/vision/image_tree.h>
 #include <lipgrad/vision/raw_images.h>
 
 #include "allocation_limit.h"
+#include "attempt.h"
 
 namespace {
 
+using lipgrad::fuzz::attempt;
 using Bytes = std::vector<std::byte>;
 
 // What deflate can make of a byte; in a vector that doubles and is copied.
 constexpr std::size_t kFactor = 4 * 1032;
-
-template <class F>
-void attempt(F&& f) {
-  try {
-    f();
-  } catch (const lipgrad::Error& error) {
-    if (std::strchr(error.what(), '\n') != nullptr) std::abort();
-  }
-}
 
 void look_at(const std::shared_ptr<const lipgrad::ImageSet>& set) {
   if (!set) return;

@@ -1,32 +1,21 @@
 // Fuzzes the .npy and .npz readers, and the data sets that an archive may hold.
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include <lipgrad/core/error.h>
 #include <lipgrad/core/npz.h>
 #include <lipgrad/graph/datasets.h>
 
 #include "allocation_limit.h"
+#include "attempt.h"
 
 namespace {
 
+using lipgrad::fuzz::attempt;
 // Memory may grow to 64 KiB and this many times the input: the file itself, an array of it, the
 // array in C order or widened from one byte to four or eight, the graph's edges in both directions
 // while they are sorted. Deflate makes at most 1032 bytes of one.
 constexpr std::size_t kFactor = 16, kDeflateRatio = 1032;
-
-// Runs f; what it may throw is an Error of one line.
-template <class F>
-void attempt(F&& f) {
-  try {
-    f();
-  } catch (const lipgrad::Error& error) {
-    if (std::strchr(error.what(), '\n') != nullptr) std::abort();
-  }
-}
 
 bool has_deflated_members(const std::vector<std::byte>& bytes) {
   bool found = false;

@@ -3,20 +3,20 @@
 #include <array>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include <lipgrad/core/error.h>
 #include <lipgrad/core/file.h>
 #include <lipgrad/graph/graph.h>
 #include <lipgrad/graph/pickle.h>
 #include <lipgrad/graph/planetoid.h>
 
 #include "allocation_limit.h"
+#include "attempt.h"
 
 namespace {
 
+using lipgrad::fuzz::attempt;
 using Bytes = std::vector<std::byte>;
 
 // Memory may grow to 64 KiB and this many times the input and the small data set. The worst there
@@ -37,15 +37,6 @@ struct Tiny {
     }
   }
 };
-
-template <class F>
-void attempt(F&& f) {
-  try {
-    f();
-  } catch (const lipgrad::Error& error) {
-    if (std::strchr(error.what(), '\n') != nullptr) std::abort();
-  }
-}
 
 // Asks the value for all it can give. Depth is limited, as a value may hold itself; so is the
 // number of values, as one list may stand in many places.

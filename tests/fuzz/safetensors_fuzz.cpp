@@ -10,28 +10,19 @@
 #include <string>
 #include <vector>
 
-#include <lipgrad/core/error.h>
 #include <lipgrad/core/safetensors.h>
 
 #include "allocation_limit.h"
+#include "attempt.h"
 
 namespace {
 
+using lipgrad::fuzz::attempt;
 using Bytes = std::vector<std::uint8_t>;
 
 // Memory may grow to 64 KiB and this many times the input: seven bytes of metadata make a node of
 // 96 bytes beside the header itself.
 constexpr std::size_t kFactor = 16;
-
-template <class F>
-void attempt(F&& f) {
-  try {
-    f();
-  } catch (const lipgrad::Error& error) {
-    // Every error is one line.
-    if (std::strchr(error.what(), '\n') != nullptr) std::abort();
-  }
-}
 
 void read(const Bytes& bytes) {
   static const int fd = ::memfd_create("safetensors", 0);
